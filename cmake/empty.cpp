@@ -1,0 +1,1 @@
+// Keeps a room that has no source file yet a valid library.

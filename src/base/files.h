@@ -1,0 +1,58 @@
+// The seam to the file system: everything that must survive a crash is written through it, so that tests can break it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lockstep::base {
+
+// One file being written front to back. close() syncs; a destructor without close() leaves a file nobody may trust.
+class FileWriter {
+ public:
+  virtual ~FileWriter() = default;
+  virtual void write(std::span<const std::byte> bytes) = 0;
+  virtual void sync_and_close() = 0;
+};
+
+// Errors are UserError(ExitCode::checkpoint) that name the path and the system's reason ("No space left on device").
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  virtual std::unique_ptr<FileWriter> create(const std::filesystem::path& path) = 0;
+  virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
+  virtual void sync_directory(const std::filesystem::path& path) = 0;
+  virtual void create_directories(const std::filesystem::path& path) = 0;
+  virtual void remove_all(const std::filesystem::path& path) = 0;
+};
+
+FileSystem& real_files();
+
+std::string read_text(const std::filesystem::path& path);
+// Beside, synced, renamed: a reader sees the old text or the new one.
+void write_text_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text);
+
+// A whole file mapped read-only; pages are shared between processes.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// CRC-32C; `crc` continues an earlier piece. Uses the processor's instruction where there is one.
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0);
+
+}  // namespace lockstep::base

@@ -1,0 +1,2 @@
+// The program `lockstep-worker`: one rank.
+int main() { return 0; }

@@ -1,0 +1,88 @@
+// Checkpoints of the model, not of the run's shape: tensors by logical name, each rank writes its share, whole or not there.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/files.h"
+
+namespace lockstep::checkpoint {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// What one checkpoint holds. `model` and `optimizer` list every tensor on every rank, in the same order.
+struct Contents {
+  std::vector<NamedTensor> model;      // master weights, f32
+  std::vector<NamedTensor> optimizer;  // "exp_avg.<name>", "exp_avg_sq.<name>"
+  std::string state_json;              // step, tokens, data position, fingerprints, loss scale, model config
+};
+
+// Which writer of how many this process is.
+struct Share {
+  int index = 0;
+  int count = 1;
+};
+
+// Saves in the background. One save at a time: begin() waits for the one before it. Not collective.
+//   begin(): picks this writer's share of the tensors, copies it to host memory (the only time training is blocked) and returns.
+//   Each writer writes model-NNNNN-of-NNNNN.safetensors, optimizer-...; then part-N.json with sizes and checksums.
+//   Writer 0 waits for all parts, writes state.json and manifest.json, syncs, renames step-NNNNNN.partial to step-NNNNNN
+//   and removes the oldest beyond `keep`.
+class Saver {
+ public:
+  struct Options {
+    std::filesystem::path folder;  // <run folder>/checkpoints
+    Share share;
+    std::int64_t keep = 3;  // 0: all
+    bool asynchronous = true;
+  };
+  Saver(base::FileSystem& files, Options options);
+  ~Saver();  // waits
+
+  void begin(std::int64_t step, const Contents& contents);
+  // Blocks until the last save is whole (on writer 0: renamed). Rethrows its error; a failed save leaves no half folder.
+  void wait();
+  // The error of a finished failed save, if there is one: training may go on.
+  std::optional<std::string> take_error();
+  bool busy() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// A checkpoint that is there. verify() reads everything and compares checksums.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& folder);
+  ~Reader();
+  const std::filesystem::path& folder() const;
+  std::string state_json() const;
+  std::vector<std::string> names(std::string_view kind) const;  // kind: "model" or "optimizer"
+  std::vector<std::int64_t> shape(std::string_view kind, const std::string& name) const;
+  // Copies into `target` (any device, float type); refuses another shape.
+  void read(std::string_view kind, const std::string& name, const at::Tensor& target) const;
+  // Throws UserError(ExitCode::checkpoint) that names the damaged file.
+  void verify() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The newest whole checkpoint in `folder`, skipping partial and damaged ones (each said in `skipped`).
+std::optional<std::filesystem::path> newest_whole(const std::filesystem::path& folder, std::vector<std::string>* skipped);
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,103 @@
+// How ranks talk: Group is a set of ranks and the operations they do together; World is this process's place among all.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/run_config.h"
+#include "record/page.h"
+
+namespace lockstep::comm {
+
+enum class Reduce { sum, max, min };
+
+class Transport;
+
+// A started operation. The tensors must not be touched before wait().
+class [[nodiscard]] Work {
+ public:
+  Work() = default;  // already finished
+  Work(std::function<void()> wait, std::function<bool()> finished) : wait_(std::move(wait)), finished_(std::move(finished)) {}
+  // CPU backends: blocks the calling thread until done. NCCL: the current stream waits, the thread does not.
+  void wait();
+  bool finished() const { return !finished_ || finished_(); }
+
+ private:
+  std::function<void()> wait_;
+  std::function<bool()> finished_;
+};
+
+// Collective: every rank of the group calls the same operations in the same order. One thread at a time.
+// `what` says what the bytes are ("gradients of block 14"); it shows up in stall reports and traces.
+class Group {
+ public:
+  Group(std::string name, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page);
+
+  int rank() const;
+  int size() const;
+  const std::string& name() const { return name_; }
+
+  Work all_reduce(const at::Tensor& tensor, Reduce op, std::string_view what) const;
+  Work broadcast(const at::Tensor& tensor, int root, std::string_view what) const;
+  Work all_gather(const at::Tensor& whole, const at::Tensor& mine, std::string_view what) const;                 // whole: size() times mine
+  Work reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op, std::string_view what) const;  // whole: size() times mine
+  Work all_to_all(const at::Tensor& received, const at::Tensor& sent, std::string_view what) const;              // equal slices
+  Work send(const at::Tensor& tensor, int to, std::string_view what) const;
+  Work recv(const at::Tensor& tensor, int from, std::string_view what) const;
+  void barrier(std::string_view what) const;
+
+  // Seconds this process has spent waiting for operations of this group since the last call.
+  double take_waiting_seconds() const;
+
+ private:
+  struct State;
+  Work stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, std::function<Work()> start) const;
+  std::string name_;
+  std::shared_ptr<Transport> transport_;
+  std::shared_ptr<State> state_;
+};
+
+// This process's place: from RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+struct Place {
+  int rank = 0;
+  int local_rank = 0;
+  int world_size = 1;
+  int local_world_size = 1;
+  std::string master_addr = "127.0.0.1";
+  int master_port = 29500;
+};
+Place place_from_environment();
+
+// Owns the connections. Shut down in the destructor, in the same order on every rank.
+class World {
+ public:
+  struct Options {
+    Place place;
+    config::Backend backend = config::Backend::automatic;
+    at::Device device = at::kCPU;
+    double timeout_s = 600;
+  };
+  World(const Options& options, std::shared_ptr<record::PageWriter> page);
+  ~World();
+  World(const World&) = delete;
+
+  const Group& everyone() const { return *everyone_; }
+  const Place& place() const { return place_; }
+  config::Backend backend() const { return backend_; }
+  const at::Device& device() const { return device_; }
+
+ private:
+  Place place_;
+  config::Backend backend_;
+  at::Device device_;
+  std::optional<Group> everyone_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,108 @@
+// From a corpus to this rank's micro-batches of global batch t. Knows of other ranks only Shard{index, count}.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/run_config.h"
+
+namespace lockstep::data {
+
+struct Shard {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+};
+
+// Text to tokens and back.
+class Vocabulary {
+ public:
+  virtual ~Vocabulary() = default;
+  virtual std::int64_t size() const = 0;
+  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
+};
+
+// Samples of seq_len + 1 tokens, addressed by number; reading is thread-safe.
+class Corpus {
+ public:
+  virtual ~Corpus() = default;
+  virtual std::int64_t samples() const = 0;
+  virtual std::int64_t seq_len() const = 0;
+  virtual void read(std::int64_t sample, std::span<std::int64_t> tokens) const = 0;  // tokens: seq_len + 1
+  // Equal for equal content: checkpoints keep it, so that a resume on other data is noticed.
+  virtual std::string fingerprint() const = 0;
+};
+
+// The training and validation parts of one data source, and how its tokens read as text.
+struct Dataset {
+  std::shared_ptr<const Corpus> training;
+  std::shared_ptr<const Corpus> validation;  // null: none
+  std::shared_ptr<const Vocabulary> vocabulary;
+  std::string description;  // "built-in stories, 1.2M tokens"
+};
+// Throws UserError(ExitCode::data) that names the file and the fix; also when a token is outside the model's vocabulary.
+Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seed);
+
+// Position -> sample within an epoch: a keyed permutation of [0, samples), computed, not stored.
+class Order {
+ public:
+  Order(std::int64_t samples, std::int64_t seed, std::int64_t epoch, bool shuffle);
+  std::int64_t sample_at(std::int64_t position) const;
+
+ private:
+  std::int64_t samples_;
+  std::uint64_t key_;
+  bool shuffle_;
+  int half_bits_;
+};
+
+// One micro-batch of this rank.
+struct Batch {
+  at::Tensor tokens;                  // [batch, time] i64, pinned if asked for
+  at::Tensor targets;                 // [batch, time] i64; -100 where nothing is trained (samples of weight 0)
+  std::vector<std::int64_t> samples;  // [batch] sample numbers; -1 for a sample of weight 0
+  std::int64_t trained_tokens = 0;
+};
+
+// Where the next global batch starts: the whole state of a loader. Positions count samples over all epochs.
+struct Position {
+  std::int64_t epoch = 0;
+  std::int64_t sample = 0;  // within the epoch, in order
+};
+
+// All micro-batches of one step for this rank, ready in order. Not collective: every rank computes its own slice.
+// The last batch of an epoch may be short: it is filled with samples of weight 0.
+class Loader {
+ public:
+  struct Options {
+    std::int64_t batch_size = 1;
+    std::int64_t gradient_accumulation = 1;
+    Shard shard;
+    std::int64_t seed = 0;
+    bool shuffle = true;
+    std::int64_t prefetch = 2;
+    std::int64_t workers = 1;
+    bool pin_memory = false;
+    bool repeat = true;  // false: next() gives nothing after one epoch (evaluation)
+  };
+  Loader(std::shared_ptr<const Corpus> corpus, const Options& options, Position start);
+  ~Loader();
+
+  // The micro-batches of the next step; empty at the end where repeat is false. Rethrows a reader thread's error.
+  std::vector<Batch> next();
+  // Where the batch after the last next() starts.
+  Position position() const;
+  std::int64_t steps_per_epoch() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::data

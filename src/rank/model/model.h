@@ -1,0 +1,46 @@
+// A dense decoder (RMSNorm, RoPE, grouped-query attention, SwiGLU) as a list of units. Knows nothing of ranks.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "config/run_config.h"
+#include "rank/model/unit.h"
+
+namespace lockstep::model {
+
+// The layout alone: names, shapes, inits. What `--dry-run`, checkpoints and parameter counts need; allocates nothing.
+std::vector<UnitSpec> decoder_units(const config::ModelConfig& config);
+
+// Writes the initial weights. A number depends on (seed, leaf's first piece name, index) alone, so every rank count agrees.
+void initialize(std::vector<std::unique_ptr<Unit>>& units, std::int64_t seed);
+
+// Forward and backward are explicit: no autograd graph is built. One thread, the device's current stream.
+class Decoder {
+ public:
+  Decoder(const config::ModelConfig& config, std::vector<Unit*> units);
+  ~Decoder();
+
+  // tokens, targets: [batch, time] i64 on the device; a target of -100 is not trained.
+  // Adds the gradient of scale * (summed loss) to the units' gradients, announces each leaf (Unit::gradient_ready)
+  // and returns the summed loss: f32 scalar on the device. scale: f32 scalar on the device.
+  at::Tensor forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale);
+  // Called between forward and backward of forward_backward, for phase stamps.
+  void on_backward(std::function<void()> callback);
+
+  // Summed loss without gradients: f32 scalar on the device.
+  at::Tensor loss_sum(const at::Tensor& tokens, const at::Tensor& targets);
+  // [batch, time, vocab]
+  at::Tensor logits(const at::Tensor& tokens);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+// Floating-point operations of training one token (forward and backward), attention included: for MFU.
+double flops_per_token(const config::ModelConfig& config, std::int64_t seq_len);
+
+}  // namespace lockstep::model

@@ -1,0 +1,88 @@
+// A unit is a slice of the model (embedding, one block, head) whose weights live in one flat buffer.
+// Reduction, optimizer and checkpoints work on units; parameters are views into them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep::model {
+
+// What a checkpoint calls one tensor, in Hugging Face's names.
+struct Piece {
+  std::string name;  // "model.layers.0.self_attn.q_proj.weight"
+  std::vector<std::int64_t> shape;
+};
+
+enum class Init { normal, ones, zeros };
+
+// One parameter as the model uses it: its pieces stacked along the first dimension ("q, k, v" are one matrix).
+struct LeafSpec {
+  std::string name;  // "qkv_proj.weight": unique within the unit
+  std::vector<Piece> pieces;
+  Init init = Init::normal;
+  double init_std = 0.02;
+  bool decay = true;  // takes weight decay: matrices do, norms and biases do not
+
+  std::vector<std::int64_t> shape() const;
+  std::int64_t elements() const;
+};
+
+// Leaves with decay stand before those without, so that an optimizer sees two plain ranges.
+struct UnitSpec {
+  std::string name;  // "block 14"
+  std::vector<LeafSpec> leaves;
+};
+
+struct UnitStorage {
+  at::Device device = at::kCPU;
+  at::ScalarType weight_dtype = at::kFloat;
+  at::ScalarType gradient_dtype = at::kFloat;
+  bool trainable = true;  // false: no gradients, no master weights
+};
+
+// Owns the buffers. Each leaf starts at a multiple of 64 elements and the whole is padded to 256; padding stays zero.
+class Unit {
+ public:
+  Unit(UnitSpec spec, const UnitStorage& storage);
+
+  const std::string& name() const { return spec_.name; }
+  const UnitSpec& spec() const { return spec_; }
+  std::int64_t elements() const { return elements_; }  // padding included
+  std::int64_t decayed() const { return decayed_; }    // elements [0, decayed) take weight decay
+
+  const at::Tensor& weights() const { return weights_; }      // [elements] what forward reads
+  const at::Tensor& gradients() const { return gradients_; }  // [elements] undefined if not trainable
+  const at::Tensor& master() const { return master_; }        // [elements] f32; shares weights' storage where those are f32
+
+  const at::Tensor& weight(std::size_t leaf) const { return leaf_weights_[leaf]; }
+  const at::Tensor& gradient(std::size_t leaf) const { return leaf_gradients_[leaf]; }
+  std::int64_t offset(std::size_t leaf) const { return offsets_[leaf]; }
+
+  // A view of `flat` (any buffer of elements() numbers) for every piece, in order: what checkpoints store.
+  struct NamedView {
+    std::string name;
+    at::Tensor view;
+  };
+  std::vector<NamedView> pieces_of(const at::Tensor& flat) const;
+
+  // A backward calls this when a leaf's gradient of this micro-step is complete; whoever reduces gradients listens.
+  void gradient_ready(std::size_t leaf) const {
+    if (listener_) listener_(leaf);
+  }
+  void listen(std::function<void(std::size_t leaf)> listener) { listener_ = std::move(listener); }
+
+ private:
+  UnitSpec spec_;
+  std::int64_t elements_ = 0;
+  std::int64_t decayed_ = 0;
+  std::vector<std::int64_t> offsets_;
+  at::Tensor weights_, gradients_, master_;
+  std::vector<at::Tensor> leaf_weights_, leaf_gradients_;
+  std::function<void(std::size_t)> listener_;
+};
+
+}  // namespace lockstep::model
