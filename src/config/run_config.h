@@ -33,12 +33,16 @@ struct ModelConfig {
   bool qk_norm = false;
   double norm_eps = 1e-5;
   double initializer_range = 0.02;
+
+  bool operator==(const ModelConfig&) const = default;
 };
 
 struct DistributedConfig {
   bool enabled = true;
   Backend backend = Backend::automatic;
   std::vector<std::int64_t> gpu_ids;  // empty: all that are visible
+
+  bool operator==(const DistributedConfig&) const = default;
 };
 
 struct TrainerConfig {
@@ -75,6 +79,8 @@ struct TrainerConfig {
   double load_balance_alpha = 0;
   std::int64_t group_size = 0;
   double beta_kl = 0;
+
+  bool operator==(const TrainerConfig&) const = default;
 };
 
 struct DataConfig {
@@ -92,10 +98,12 @@ struct DataConfig {
   std::int64_t stories = 20000;     // size of the built-in corpus, in stories
   std::int64_t random_tokens = 1 << 20;
   bool allow_new_data = false;  // resume although the data is not what the checkpoint was trained on
+
+  bool operator==(const DataConfig&) const = default;
 };
 
 struct ParallelConfig {
-  std::int64_t ranks = 0;  // 0: one a device
+  std::int64_t ranks = 0;  // on this machine; 0: one a device
   double bucket_cap_mb = 25;
   bool find_unused_parameters = false;
   bool broadcast_buffers = true;
@@ -108,12 +116,16 @@ struct ParallelConfig {
   std::int64_t node_rank = 0;
   std::string master_addr = "127.0.0.1";
   std::int64_t master_port = 0;  // 0: 29500, or the next free one
+
+  bool operator==(const ParallelConfig&) const = default;
 };
 
 struct CheckpointConfig {
   std::string resume;       // empty: start anew; "auto": newest whole one of this run; or a path
   bool asynchronous = true;  // train on while the copy in host memory is written
   bool save_at_end = true;
+
+  bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct MonitorConfig {
@@ -125,6 +137,17 @@ struct MonitorConfig {
   std::string sample_prompt = "Once upon a time";
   double sample_temperature = 0.7;
   bool tensorboard = false;
+
+  bool operator==(const MonitorConfig&) const = default;
+};
+
+// How this command starts the run; says nothing about what is trained.
+struct LaunchConfig {
+  std::int64_t num_gpus = 0;  // 0: all that are visible
+  bool spawn = false;         // start the ranks from here although another launcher's variables are set
+  bool dry_run = false;       // resolve, plan, print, start nothing
+
+  bool operator==(const LaunchConfig&) const = default;
 };
 
 struct RunConfig {
@@ -136,6 +159,9 @@ struct RunConfig {
   ParallelConfig parallel;
   CheckpointConfig checkpoint;
   MonitorConfig monitor;
+  LaunchConfig launch;
+
+  bool operator==(const RunConfig&) const = default;
 };
 
 // What follows from the settings once the number of ranks is known.
