@@ -81,7 +81,7 @@ std::string_view name_of(ReduceDType type);
 
 // Made from the table of options.
 std::string json_schema();                      // JSON Schema of a config file, for editors
-std::string explain(std::string_view name);     // a key, an alias, a flag or a section, in a few lines; UserError if there is no such thing
+std::string explain(std::string_view name);     // a key, alias, flag or section in a few lines, or "" for all; UserError if there is no such thing
 std::string flags_help();                       // the flags of `lockstep train`, one a line, grouped
 std::string markdown_reference();               // docs/configuration.md
 std::vector<std::string> known_keys();          // every key, in the table's order

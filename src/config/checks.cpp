@@ -1,0 +1,175 @@
+// The rules between settings.
+#include "config/checks.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+
+namespace lockstep::config {
+namespace {
+
+// Multiples of `step` next to `value`: "96 or 128".
+std::string nearest_multiples(std::int64_t value, std::int64_t step) {
+  const std::int64_t below = value / step * step;
+  return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", below + step);
+}
+
+// The divisors of `value` next to `wanted`: "4 or 6".
+std::string nearest_divisors(std::int64_t value, std::int64_t wanted) {
+  std::int64_t below = std::min(wanted, value), above = std::min(wanted, value);
+  while (below > 1 && value % below != 0) --below;
+  while (above < value && value % above != 0) ++above;
+  return below == above ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
+}
+
+class Checker {
+ public:
+  explicit Checker(const Settings& settings) : settings_(settings), config_(settings.values) {}
+
+  std::vector<std::string> run() {
+    heads();
+    lengths();
+    steps();
+    data();
+    devices();
+    nodes();
+    return std::move(broken_);
+  }
+
+ private:
+  // Says where the first of these keys that a person set was set.
+  template <typename... Args>
+  void broken(std::initializer_list<std::string_view> keys, fmt::format_string<Args...> text, Args&&... args) {
+    std::string where;
+    for (const std::string_view key : keys) {
+      const Source& source = settings_.source(key);
+      if (source.origin == Origin::standard || source.origin == Origin::derived) continue;
+      where = source.where + ": ";
+      break;
+    }
+    broken_.push_back(where + fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  void heads() {
+    const ModelConfig& m = config_.model;
+    if (m.head_dim == 0 && m.hidden_size % m.num_heads != 0) {
+      broken({"model.num_heads", "model.hidden_size"},
+             "model.hidden_size = {} does not divide by model.num_heads = {}. Use hidden_size {}, or num_heads {}, or set model.head_dim.",
+             m.hidden_size, m.num_heads, nearest_multiples(m.hidden_size, m.num_heads), nearest_divisors(m.hidden_size, m.num_heads));
+      return;
+    }
+    if (m.kv_heads > 0 && m.num_heads % m.kv_heads != 0) {
+      broken({"model.kv_heads", "model.num_heads"}, "model.num_heads = {} is not a multiple of model.kv_heads = {}. Use kv_heads {}.", m.num_heads,
+             m.kv_heads, nearest_divisors(m.num_heads, m.kv_heads));
+    }
+    const std::int64_t head_dim = m.head_dim > 0 ? m.head_dim : m.hidden_size / m.num_heads;
+    if (head_dim % 2 != 0) {
+      broken({"model.head_dim", "model.hidden_size", "model.num_heads"},
+             "model.head_dim = {} is odd; rotary positions turn pairs, so it must be even. {}", head_dim,
+             m.head_dim > 0 ? fmt::format("Use {} or {}.", head_dim == 1 ? 2 : head_dim - 1, head_dim == 1 ? 4 : head_dim + 1)
+                            : fmt::format("Use hidden_size {}, or set model.head_dim.", m.num_heads * (head_dim + 1)));
+    }
+  }
+
+  void lengths() {
+    const std::int64_t seq_len = config_.data.seq_len, longest = config_.model.max_seq_len;
+    if (seq_len > longest) {
+      broken({"data.seq_len", "model.max_seq_len"},
+             "data.seq_len = {} is longer than model.max_seq_len = {}. Lower data.seq_len, or raise model.max_seq_len to {}.", seq_len, longest,
+             seq_len);
+    }
+    if (seq_len == 1) broken({"data.seq_len"}, "data.seq_len = 1 leaves nothing to predict. Use at least 2.");
+  }
+
+  void steps() {
+    const TrainerConfig& t = config_.trainer;
+    if (t.max_steps > 0 && t.warmup_steps > t.max_steps) {
+      broken({"trainer.warmup_steps", "trainer.max_steps"},
+             "trainer.warmup_steps = {} is more than trainer.max_steps = {}, so the learning rate would never be reached. Use at most {}.",
+             t.warmup_steps, t.max_steps, t.max_steps);
+    }
+    if (t.batch_size > 0 && t.gradient_accumulation > 0 && t.global_batch_size > 0 &&
+        t.global_batch_size % (t.batch_size * t.gradient_accumulation) != 0) {
+      const std::int64_t share = t.batch_size * t.gradient_accumulation;
+      broken({"trainer.global_batch_size", "trainer.batch_size"},
+             "trainer.global_batch_size = {} is not batch_size {} x gradient_accumulation {} x a number of ranks. Use {}, or leave one of the "
+             "three out: it follows from the others.",
+             t.global_batch_size, t.batch_size, t.gradient_accumulation, nearest_multiples(t.global_batch_size, share));
+    }
+    if (config_.monitor.stall_abort_seconds < config_.monitor.stall_seconds) {
+      broken({"monitor.stall_abort_seconds", "monitor.stall_seconds"},
+             "monitor.stall_abort_seconds = {} is less than monitor.stall_seconds = {}: the job would end before the stall is reported. Use at "
+             "least {}.",
+             config_.monitor.stall_abort_seconds, config_.monitor.stall_seconds, config_.monitor.stall_seconds);
+    }
+  }
+
+  void data() {
+    const DataConfig& d = config_.data;
+    const bool from_file = d.kind == DataKind::bin || d.kind == DataKind::text;
+    if (from_file && d.path.empty()) {
+      broken({"data.kind"}, "data.kind = {} needs a file. Give --data FILE, or set data.path.", name_of(d.kind));
+    }
+    if ((d.kind == DataKind::stories || d.kind == DataKind::random) && !d.path.empty()) {
+      broken({"data.path", "data.kind"}, "data.kind = {} is made, not read, but data.path = {} is set. Remove one of them.", name_of(d.kind), d.path);
+    }
+    if (d.token_type == TokenType::u16 && config_.model.vocab_size > 65536) {
+      broken({"data.token_type", "model.vocab_size"},
+             "data.token_type = u16 holds tokens below 65536, but model.vocab_size = {}. Use token_type u32, or vocab_size 65536.",
+             config_.model.vocab_size);
+    }
+  }
+
+  void devices() {
+    const DistributedConfig& d = config_.trainer.distributed;
+    const std::set<std::int64_t> different(d.gpu_ids.begin(), d.gpu_ids.end());
+    if (different.size() != d.gpu_ids.size()) {
+      broken({"trainer.distributed.gpu_ids"}, "trainer.distributed.gpu_ids = [{}] names a GPU twice. List each once.", fmt::join(d.gpu_ids, ", "));
+    }
+    const auto listed = static_cast<std::int64_t>(d.gpu_ids.size());
+    if (listed > 0 && config_.launch.num_gpus > 0 && config_.launch.num_gpus != listed) {
+      broken({"launch.num_gpus"}, "launch.num_gpus = {}, but trainer.distributed.gpu_ids names {} ([{}]). Give one of the two.",
+             config_.launch.num_gpus, listed, fmt::join(d.gpu_ids, ", "));
+    }
+    if (config_.trainer.target_device != DeviceKind::cpu) return;
+    if (listed > 0) {
+      broken({"trainer.target_device", "trainer.distributed.gpu_ids"},
+             "trainer.target_device = cpu, but trainer.distributed.gpu_ids = [{}] names GPUs. Remove one of them.", fmt::join(d.gpu_ids, ", "));
+    }
+    if (d.backend == Backend::nccl) {
+      broken({"trainer.distributed.backend", "trainer.target_device"},
+             "trainer.distributed.backend = nccl needs GPUs, but trainer.target_device = cpu. Use backend gloo, or target_device cuda.");
+    }
+  }
+
+  void nodes() {
+    const ParallelConfig& p = config_.parallel;
+    if (p.node_rank >= p.nnodes) {
+      broken({"parallel.node_rank", "parallel.nnodes"}, "parallel.node_rank = {} must be below parallel.nnodes = {}: machines count from 0.",
+             p.node_rank, p.nnodes);
+    }
+    if (p.nnodes > 1 && (p.master_addr == "127.0.0.1" || p.master_addr == "localhost")) {
+      broken({"parallel.nnodes"}, "parallel.nnodes = {}, but parallel.master_addr = {} is this machine alone. Set --master-addr to the address of machine 0.",
+             p.nnodes, p.master_addr);
+    }
+    if (p.nnodes > 1 && p.master_port == 0) {
+      broken({"parallel.nnodes"}, "parallel.nnodes = {} needs a port that all machines know. Set --master-port, for example 29500.", p.nnodes);
+    }
+    const bool alone = !config_.trainer.distributed.enabled || config_.trainer.distributed.backend == Backend::single;
+    if (alone && (p.ranks > 1 || p.nnodes > 1)) {
+      broken({"parallel.ranks", "parallel.nnodes"}, "{} ranks cannot train with {}. Remove it, or use one rank.", p.ranks * p.nnodes,
+             config_.trainer.distributed.enabled ? "trainer.distributed.backend = single" : "trainer.distributed.enabled = false");
+    }
+  }
+
+  const Settings& settings_;
+  const RunConfig& config_;
+  std::vector<std::string> broken_;
+};
+
+}  // namespace
+
+std::vector<std::string> broken_rules(const Settings& settings) { return Checker(settings).run(); }
+
+}  // namespace lockstep::config

@@ -1,0 +1,108 @@
+// The words each choice goes by, ours first, then the spellings people bring from elsewhere.
+#include "config/config.h"
+#include "config/option.h"
+
+namespace lockstep::config {
+namespace {
+
+template <typename Enum>
+Choice choice(Enum value, std::string_view name, std::vector<std::string_view> others = {}) {
+  return {static_cast<std::int64_t>(value), name, std::move(others)};
+}
+
+template <typename Enum>
+std::string_view name_in(Enum value) {
+  for (const Choice& choice : choices_of(value)) {
+    if (choice.number == static_cast<std::int64_t>(value)) return choice.name;
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::span<const Choice> choices_of(DType) {
+  static const std::vector<Choice> choices = {
+      choice(DType::f32, "f32", {"fp32", "float32", "float", "full", "float_32"}),
+      choice(DType::f16, "f16", {"fp16", "float16", "half", "float_16"}),
+      choice(DType::bf16, "bf16", {"bfloat16", "bfloat_16"}),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(Backend) {
+  static const std::vector<Choice> choices = {
+      choice(Backend::automatic, "auto"),
+      choice(Backend::single, "single", {"none"}),
+      choice(Backend::cpu, "cpu", {"host"}),
+      choice(Backend::gloo, "gloo"),
+      choice(Backend::nccl, "nccl"),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(DeviceKind) {
+  static const std::vector<Choice> choices = {
+      choice(DeviceKind::automatic, "auto"),
+      choice(DeviceKind::cuda, "cuda", {"gpu"}),
+      choice(DeviceKind::cpu, "cpu"),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(LrScaling) {
+  static const std::vector<Choice> choices = {
+      choice(LrScaling::none, "none"),
+      choice(LrScaling::linear, "linear"),
+      choice(LrScaling::sqrt, "sqrt", {"square_root"}),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(LrSchedule) {
+  static const std::vector<Choice> choices = {
+      choice(LrSchedule::constant, "constant", {"constant_with_warmup"}),
+      choice(LrSchedule::linear, "linear", {"linear_with_warmup"}),
+      choice(LrSchedule::cosine, "cosine", {"cosine_with_warmup", "cosine_with_min_lr"}),
+      choice(LrSchedule::wsd, "wsd", {"warmup_stable_decay"}),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(DataKind) {
+  static const std::vector<Choice> choices = {
+      choice(DataKind::automatic, "auto"),
+      choice(DataKind::bin, "bin", {"tokens"}),
+      choice(DataKind::text, "text", {"txt"}),
+      choice(DataKind::random, "random"),
+      choice(DataKind::stories, "stories"),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(TokenType) {
+  static const std::vector<Choice> choices = {
+      choice(TokenType::u32, "u32", {"uint32"}),
+      choice(TokenType::u16, "u16", {"uint16"}),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(ReduceDType) {
+  static const std::vector<Choice> choices = {
+      choice(ReduceDType::automatic, "auto"),
+      choice(ReduceDType::f32, "f32", {"fp32", "float32"}),
+      choice(ReduceDType::gradient, "gradient", {"grad"}),
+  };
+  return choices;
+}
+
+std::string_view name_of(DType dtype) { return name_in(dtype); }
+std::string_view name_of(Backend backend) { return name_in(backend); }
+std::string_view name_of(DeviceKind kind) { return name_in(kind); }
+std::string_view name_of(LrScaling scaling) { return name_in(scaling); }
+std::string_view name_of(LrSchedule schedule) { return name_in(schedule); }
+std::string_view name_of(DataKind kind) { return name_in(kind); }
+std::string_view name_of(TokenType type) { return name_in(type); }
+std::string_view name_of(ReduceDType type) { return name_in(type); }
+
+}  // namespace lockstep::config

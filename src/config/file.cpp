@@ -1,0 +1,192 @@
+// YAML and JSON files. JSON is checked by a JSON parser and then read as YAML, which contains it and knows line numbers.
+#include "config/file.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+
+namespace lockstep::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+int line_of(const YAML::Node& node) { return node.Mark().line + 1; }
+
+std::string line_text(const std::string& text, int line) {
+  const auto lines = base::split(text, '\n');
+  return line >= 1 && line <= static_cast<int>(lines.size()) ? lines[static_cast<std::size_t>(line - 1)] : std::string();
+}
+
+bool looks_like_json(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != text.npos && text[first] == '{';
+}
+
+// Throws with the line of the first syntax error. nlohmann counts bytes; a person counts lines.
+void check_json(const std::string& text, const std::string& name) {
+  try {
+    std::ignore = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
+    const auto line = 1 + std::count(text.begin(), end, '\n') - (end != text.begin() && *(end - 1) == '\n' ? 1 : 0);
+    const std::string said = error.what();
+    const std::size_t detail = said.find("syntax error");
+    throw base::usage_error("config", "{}:{}: not valid JSON: {}. Check commas, quotes and brackets around line {}.", name, line,
+                            detail == said.npos ? said : said.substr(detail), line);
+  }
+}
+
+base::UserError yaml_error(const YAML::ParserException& error, const std::string& text, const std::string& name) {
+  const int line = error.mark.line + 1;
+  const bool tab = line_text(text, line).substr(0, line_text(text, line).find_first_not_of(" \t")).find('\t') != std::string::npos;
+  return base::usage_error("config", "{}:{}: not valid YAML: {} (column {}). {}", name, line, error.msg, error.mark.column + 1,
+                           tab ? "Indent with spaces, not tabs."
+                               : fmt::format("Check the indentation, colons and quotes around line {}.", line));
+}
+
+Written written_of(const YAML::Node& node) {
+  Written written;
+  switch (node.Type()) {
+    case YAML::NodeType::Undefined:
+    case YAML::NodeType::Null: written.form = Written::Form::null; break;
+    case YAML::NodeType::Scalar:
+      written.form = node.Tag() == "!" ? Written::Form::quoted : Written::Form::scalar;
+      written.text = node.Scalar();
+      break;
+    case YAML::NodeType::Sequence:
+      written.form = Written::Form::list;
+      for (const YAML::Node& item : node) {
+        if (item.IsScalar()) written.items.push_back(item.Scalar());
+        else written.nested = true;
+      }
+      written.text = written.nested ? "a nested list" : fmt::format("[{}]", fmt::join(written.items, ", "));
+      break;
+    case YAML::NodeType::Map:
+      written.form = Written::Form::map;
+      written.text = "a section of keys";
+      break;
+  }
+  return written;
+}
+
+// Walks the tree. A map under the name of a section opens it; any other map is a value, which its option then refuses.
+class Flattener {
+ public:
+  Flattener(std::string name, FileContent& content) : name_(std::move(name)), sections_(section_names()), content_(content) {}
+
+  void walk(const YAML::Node& map, const std::string& prefix) {
+    std::map<std::string, int> seen;
+    for (const auto& item : map) {
+      if (!item.first.IsScalar()) {
+        problem(line_of(item.first), "a key must be a plain name. Remove the brackets.");
+        continue;
+      }
+      const std::string spelled = item.first.Scalar();
+      const std::string key = prefix.empty() ? spelled : prefix + "." + spelled;
+      const int line = line_of(item.first);
+      if (spelled == "<<") {
+        problem(line, "merge keys (<<) are not supported. Write the values out.");
+        continue;
+      }
+      if (const auto [first, fresh] = seen.emplace(spelled, line); !fresh) {
+        problem(line, fmt::format("{} is set twice, on lines {} and {}. Keep one.", key, first->second, line));
+        continue;
+      }
+      take(key, item.second, line);
+    }
+  }
+
+ private:
+  void take(const std::string& key, const YAML::Node& value, int line) {
+    const bool section = std::find(sections_.begin(), sections_.end(), key) != sections_.end();
+    if (section && value.IsMap()) {
+      walk(value, key);
+    } else if (section && !value.IsNull()) {
+      problem(line, fmt::format("{} = {} must be a section of keys. Write its keys indented below it, as in models/nano.yaml.", key,
+                                written_of(value).text));
+    } else if (!section) {
+      content_.entries.push_back({key, written_of(value), line});
+    }
+  }
+
+  void problem(int line, const std::string& text) { content_.problems.push_back(fmt::format("{}:{}: {}", name_, line, text)); }
+
+  std::string name_;
+  std::vector<std::string> sections_;
+  FileContent& content_;
+};
+
+base::UserError missing_file(const fs::path& path) {
+  std::vector<std::string> neighbours;
+  std::error_code ignored;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string extension = entry.path().extension();
+    if (extension == ".yaml" || extension == ".yml" || extension == ".json") neighbours.push_back(entry.path().filename());
+  }
+  std::sort(neighbours.begin(), neighbours.end());
+  std::string fix = " Check the path after -f.";
+  if (const auto best = base::nearest(path.filename().string(), neighbours)) {
+    fix = fmt::format(" Did you mean {}?", path.has_parent_path() ? (folder / *best).string() : *best);
+  }
+  return base::usage_error("config", "{} does not exist.{}", path.string(), fix);
+}
+
+}  // namespace
+
+FileContent parse_config_text(const std::string& text, const std::string& name) {
+  if (text.find('\0') != text.npos) {
+    throw base::usage_error("config", "{} is not a config file: it holds binary data. Training data goes to --data.", name);
+  }
+  std::string yaml = text;
+  if (looks_like_json(text)) {
+    check_json(text, name);
+    std::replace(yaml.begin(), yaml.end(), '\t', ' ');  // JSON may be indented by tabs; inside its strings they are not allowed
+  }
+  FileContent content;
+  std::vector<YAML::Node> documents;
+  try {
+    documents = YAML::LoadAll(yaml);
+  } catch (const YAML::ParserException& error) {
+    throw yaml_error(error, text, name);
+  }
+  if (documents.size() > 1) {
+    throw base::usage_error("config", "{}:{}: a second document starts here (---). A config file is one document.", name, line_of(documents[1]));
+  }
+  if (documents.empty() || documents[0].IsNull()) return content;
+  if (!documents[0].IsMap()) {
+    throw base::usage_error("config", "{}:{}: must be sections of keys, such as `trainer:` with `learning_rate: 3e-4` below it.", name,
+                            line_of(documents[0]));
+  }
+  Flattener(name, content).walk(documents[0], "");
+  return content;
+}
+
+FileContent read_config_file(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) throw missing_file(path);
+  if (fs::is_directory(path, ignored)) {
+    throw base::usage_error("config", "{} is a folder. -f takes a YAML or JSON file, such as {}.", path.string(), (path / "config.yaml").string());
+  }
+  constexpr std::uintmax_t largest = 16u << 20;
+  if (fs::file_size(path, ignored) > largest && !ignored) {
+    throw base::usage_error("config", "{} is not a config file: it is larger than {}. Training data goes to --data.", path.string(),
+                            base::human_bytes(largest));
+  }
+  std::string text;
+  try {
+    text = base::read_text(path);
+  } catch (const base::UserError&) {
+    throw base::usage_error("config", "cannot read {}. Check who may read it.", path.string());
+  }
+  return parse_config_text(text, path.string());
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,28 @@
+// Reading a YAML or JSON file into a flat list of keys with their lines.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/value.h"
+
+namespace lockstep::config {
+
+// One value of a file. `key` is dotted, as the file spells it.
+struct FileEntry {
+  std::string key;
+  Written written;
+  int line;  // from 1
+};
+
+struct FileContent {
+  std::vector<FileEntry> entries;
+  std::vector<std::string> problems;  // each with its file and line
+};
+
+// Throws UserError when the file cannot be read at all (missing, a folder, not text, broken syntax).
+FileContent read_config_file(const std::filesystem::path& path);
+FileContent parse_config_text(const std::string& text, const std::string& name);
+
+}  // namespace lockstep::config

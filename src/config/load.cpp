@@ -1,0 +1,209 @@
+// Putting the layers together: defaults, then the file, then the environment, then the command line, with every mistake collected.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/checks.h"
+#include "config/config.h"
+#include "config/file.h"
+#include "config/option.h"
+#include "config/value.h"
+
+namespace lockstep::config {
+namespace {
+
+// One value on its way in: who said it, under which spelling.
+struct Incoming {
+  std::string spelled;
+  Written written;
+  Origin origin;
+  std::string where;
+};
+
+// Values that switch a thing off: a file may say `num_experts: 0` for a dense model.
+bool means_off(const Written& written) {
+  if (written.form == Written::Form::null) return true;
+  if (written.form == Written::Form::list) return written.items.empty() && !written.nested;
+  const std::string text = base::lower(written.text);
+  return written.form != Written::Form::map && (text == "0" || text == "false" || text == "no" || text == "off" || text == "none" || text.empty());
+}
+
+class Loader {
+ public:
+  explicit Loader(const Request& request) : request_(request) {
+    for (const Option& option : options()) settings_.sources.emplace(option.key, Source{});
+  }
+
+  Settings run() {
+    file();
+    environment();
+    for (const Assignment& one : request_.assignments) take({one.key, {.text = one.value}, Origin::command_line, one.where});
+    if (problems_.empty()) problems_ = broken_rules(settings_);
+    if (!problems_.empty()) throw base::usage_error("config", "{}", all_problems());
+    fill_in();
+    return std::move(settings_);
+  }
+
+ private:
+  void file() {
+    if (!request_.file) return;
+    const FileContent content = read_config_file(*request_.file);
+    problems_ = content.problems;
+    std::map<const Option*, const FileEntry*> set_by;
+    for (const FileEntry& entry : content.entries) {
+      const std::string where = fmt::format("{}:{}", request_.file->string(), entry.line);
+      const Option* option = take({entry.key, entry.written, Origin::file, where});
+      if (option == nullptr) continue;
+      const auto [first, fresh] = set_by.emplace(option, &entry);
+      if (!fresh) {
+        problems_.push_back(fmt::format("{}: {} and {} (line {}) are the same setting, {}. Keep one.", where, entry.key, first->second->key,
+                                        first->second->line, option->key));
+      }
+    }
+  }
+
+  void environment() {
+    std::map<std::string, const Option*> known;
+    for (const Option& option : options()) known.emplace(environment_name(option), &option);
+    for (const auto& [name, value] : request_.environment) {
+      if (const auto found = known.find(name); found != known.end()) {
+        take({std::string(found->second->key), {.text = value}, Origin::environment, name});
+      } else if (belongs_to_a_section(name)) {
+        unknown_variable(name, known);
+      }
+    }
+  }
+
+  // LOCKSTEP_TRAINER_... is ours to understand; LOCKSTEP_LIBTORCH and the like are other rooms'.
+  static bool belongs_to_a_section(const std::string& name) {
+    for (const std::string_view section : {"MODEL_", "TRAINER_", "DATA_", "PARALLEL_", "CHECKPOINT_", "MONITOR_", "LAUNCH_"}) {
+      if (name.starts_with(fmt::format("LOCKSTEP_{}", section))) return true;
+    }
+    return false;
+  }
+
+  void unknown_variable(const std::string& name, const std::map<std::string, const Option*>& known) {
+    std::vector<std::string> names;
+    for (const auto& [candidate, option] : known) names.push_back(candidate);
+    const auto best = base::nearest(name, names);
+    problems_.push_back(fmt::format("environment variable {} names no setting.{}", name, best ? fmt::format(" Did you mean {}?", *best) : ""));
+  }
+
+  // Sets one value. Returns the option if it now has a value from here.
+  const Option* take(const Incoming& in) {
+    const auto match = find_key(in.spelled);
+    if (!match) {
+      unknown_key(in);
+      return nullptr;
+    }
+    const Option& option = *match->option;
+    if (in.written.form == Written::Form::null) return nullptr;  // `key:` with nothing behind it keeps the default
+    Written written = in.written;
+    if (!match->when_true.empty()) {
+      const auto yes = read_switch(in);
+      if (!yes || !*yes) return nullptr;
+      written = {.text = std::string(match->when_true)};
+    }
+    const auto read = read_value(option, written);
+    if (const auto* refusal = std::get_if<Refusal>(&read)) {
+      refuse(in, option, refusal->rule);
+      return &option;
+    }
+    option.set(settings_.values, std::get<Value>(read));
+    settings_.sources[std::string(option.key)] = {in.origin, in.where};
+    return &option;
+  }
+
+  // For aliases such as bf16: true.
+  std::optional<bool> read_switch(const Incoming& in) {
+    const std::string word = base::lower(in.written.text);
+    const bool scalar = in.written.form == Written::Form::scalar || in.written.form == Written::Form::quoted;
+    if (scalar && (word == "true" || word == "yes" || word == "on" || word == "1")) return true;
+    if (scalar && (word == "false" || word == "no" || word == "off" || word == "0")) return false;
+    problems_.push_back(fmt::format("{}: {} = {} must be true or false.", in.where, in.spelled, in.written.text));
+    return std::nullopt;
+  }
+
+  void unknown_key(const Incoming& in) {
+    if (const auto what = not_built_yet(in.spelled)) {
+      if (means_off(in.written)) return;
+      problems_.push_back(fmt::format("{}: {}: {} is not built yet. Remove the key to train a dense decoder.", in.where, in.spelled, *what));
+      return;
+    }
+    const bool section = in.written.form == Written::Form::map;
+    std::string suggestion;
+    if (section) {
+      if (const auto best = base::nearest(in.spelled, section_names())) suggestion = fmt::format(" Did you mean {}?", *best);
+    } else {
+      suggestion = suggestion_for_key(in.spelled);
+    }
+    if (suggestion.empty()) suggestion = " `lockstep config explain` lists all settings.";
+    problems_.push_back(fmt::format("{}: {} is not a {}.{}", in.where, in.spelled, section ? "section" : "setting", suggestion));
+  }
+
+  void refuse(const Incoming& in, const Option& option, const std::string& rule) {
+    const std::string shown = in.written.form == Written::Form::quoted ? fmt::format("\"{}\"", in.written.text) : in.written.text;
+    const std::string name = in.spelled == option.key ? in.spelled : fmt::format("{} ({})", in.spelled, option.key);
+    problems_.push_back(fmt::format("{}: {} = {} {}.{}", in.where, name, shown.empty() ? "\"\"" : shown, rule, fix_for(in, option)));
+  }
+
+  static std::string fix_for(const Incoming& in, const Option& option) {
+    if (option.kind == Kind::choice) {
+      std::vector<std::string> names;
+      for (const Choice& choice : option.choices) names.emplace_back(choice.name);
+      const auto best = base::nearest(in.written.text, names);
+      return best ? fmt::format(" Did you mean {}?", *best) : "";
+    }
+    if (option.kind == Kind::boolean) return "";
+    std::string example(option.about.example);
+    if (example.empty()) example = write_value(option, option.get(RunConfig{}));
+    return fmt::format(" For example {}.", example);
+  }
+
+  // What may be left out of the model's shape and of the data's, so that everyone downstream sees whole numbers.
+  void fill_in() {
+    RunConfig& config = settings_.values;
+    const ModelConfig given = config.model;
+    config.model = with_defaults(given);
+    if (given.kv_heads == 0) derived("model.kv_heads", "model.num_heads");
+    if (given.head_dim == 0) derived("model.head_dim", "model.hidden_size / model.num_heads");
+    if (given.intermediate_size == 0) derived("model.intermediate_size", "model.hidden_size");
+    if (config.data.seq_len == 0) {
+      config.data.seq_len = config.model.max_seq_len;
+      derived("data.seq_len", "model.max_seq_len");
+    }
+  }
+
+  void derived(const char* key, std::string from) { settings_.sources[key] = {Origin::derived, std::move(from)}; }
+
+  std::string all_problems() const {
+    if (problems_.size() == 1) return problems_.front();
+    std::string text = fmt::format("{} mistakes:", problems_.size());
+    for (const std::string& problem : problems_) text += "\n  " + problem;
+    return text;
+  }
+
+  const Request& request_;
+  Settings settings_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+std::string Source::text() const {
+  switch (origin) {
+    case Origin::standard: return "default";
+    case Origin::derived: return "follows from " + where;
+    default: return where;
+  }
+}
+
+const Source& Settings::source(std::string_view key) const {
+  const auto found = sources.find(std::string(key));
+  base::check(found != sources.end(), fmt::format("{} is a key of the table", key));
+  return found->second;
+}
+
+Settings load(const Request& request) { return Loader(request).run(); }
+
+}  // namespace lockstep::config

@@ -1,0 +1,84 @@
+// What follows from the settings: batch, accumulation, learning rate, and the size of the model.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "config/config.h"
+
+namespace lockstep::config {
+namespace {
+
+constexpr std::int64_t usual_batch_size = 8;
+
+std::string nearest_multiples(std::int64_t value, std::int64_t step) {
+  const std::int64_t below = value / step * step;
+  return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", step);
+}
+
+std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
+  std::int64_t divisor = std::min(value, most);
+  while (value % divisor != 0) --divisor;
+  return divisor;
+}
+
+std::string rank_count(int ranks) { return ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks); }
+
+// global_batch_size / (given * ranks), or an error that names values that divide. `name` is the one of the two that was given.
+std::int64_t share(std::int64_t global, std::int64_t given, std::string_view name, int ranks) {
+  const std::int64_t step = given * ranks;
+  if (global % step == 0) return global / step;
+  std::string other;
+  if (global % ranks == 0) other = fmt::format(", or {} {}", name, largest_divisor(global / ranks, given));
+  throw base::usage_error("config", "trainer.global_batch_size = {} does not divide by {} {} x {} (= {}). Use global_batch_size {}{}.", global, name,
+                          given, rank_count(ranks), step, nearest_multiples(global, step), other);
+}
+
+}  // namespace
+
+BatchPlan plan_batch(const RunConfig& config, int ranks) {
+  base::check(ranks >= 1, "a run has at least one rank");
+  const TrainerConfig& trainer = config.trainer;
+  BatchPlan plan{trainer.batch_size, trainer.gradient_accumulation, trainer.global_batch_size, trainer.learning_rate};
+  if (plan.global_batch_size == 0) {
+    if (plan.batch_size == 0) plan.batch_size = usual_batch_size;
+    if (plan.gradient_accumulation == 0) plan.gradient_accumulation = 1;
+    plan.global_batch_size = plan.batch_size * plan.gradient_accumulation * ranks;
+  } else if (plan.batch_size == 0 && plan.gradient_accumulation == 0) {
+    const std::int64_t per_rank = share(plan.global_batch_size, 1, "gradient_accumulation", ranks);
+    plan.batch_size = largest_divisor(per_rank, usual_batch_size);
+    plan.gradient_accumulation = per_rank / plan.batch_size;
+  } else if (plan.gradient_accumulation == 0) {
+    plan.gradient_accumulation = share(plan.global_batch_size, plan.batch_size, "batch_size", ranks);
+  } else if (plan.batch_size == 0) {
+    plan.batch_size = share(plan.global_batch_size, plan.gradient_accumulation, "gradient_accumulation", ranks);
+  } else if (const std::int64_t product = plan.batch_size * plan.gradient_accumulation * ranks; product != plan.global_batch_size) {
+    throw base::usage_error("config",
+                            "trainer.batch_size {} x gradient_accumulation {} x {} = {}, but trainer.global_batch_size = {}. Use "
+                            "global_batch_size {}, or leave one of the three out: it follows from the others.",
+                            plan.batch_size, plan.gradient_accumulation, rank_count(ranks), product, plan.global_batch_size, product);
+  }
+  if (trainer.lr_scaling == LrScaling::linear) plan.learning_rate *= ranks;
+  if (trainer.lr_scaling == LrScaling::sqrt) plan.learning_rate *= std::sqrt(static_cast<double>(ranks));
+  return plan;
+}
+
+ModelConfig with_defaults(ModelConfig model) {
+  if (model.kv_heads == 0) model.kv_heads = model.num_heads;
+  if (model.head_dim == 0) model.head_dim = model.hidden_size / model.num_heads;
+  if (model.intermediate_size == 0) model.intermediate_size = (model.hidden_size * 8 / 3 + 63) / 64 * 64;
+  return model;
+}
+
+std::int64_t count_parameters(const ModelConfig& given) {
+  const ModelConfig m = with_defaults(given);
+  const std::int64_t hidden = m.hidden_size, queries = m.num_heads * m.head_dim, keys = m.kv_heads * m.head_dim;
+  std::int64_t block = 2 * hidden;                              // the two norms
+  block += hidden * (queries + 2 * keys) + queries * hidden;    // q, k, v and o
+  if (m.qkv_bias) block += queries + 2 * keys;
+  if (m.qk_norm) block += 2 * m.head_dim;
+  block += 3 * hidden * m.intermediate_size;                    // gate, up, down
+  const std::int64_t embedding = m.vocab_size * hidden;
+  return embedding + m.num_layers * block + hidden + (m.tie_embeddings ? 0 : embedding);
+}
+
+}  // namespace lockstep::config
