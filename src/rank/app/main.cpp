@@ -35,7 +35,7 @@ std::string environment(const char* name) {
 at::Device open_device() {
   const std::string name = environment("LOCKSTEP_DEVICE");
   const at::Device device(name.empty() ? "cpu" : name);
-  if (device.is_cuda()) kernels::load_plugin(device);
+  if (device.is_cuda()) kernels::cuda_plugin();
   return device;
 }
 

@@ -69,7 +69,8 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->model = std::make_unique<model::Decoder>(run->config.model, run->replica.in_forward_order());
   run->model->on_backward([raw = run.get()] { raw->enter(record::Phase::backward); });
   run->gradients = std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.in_backward_order(), run->config.parallel);
-  run->optimizer = std::make_unique<optim::AdamW>(run->replica.in_backward_order(), run->config.trainer, run->batch.learning_rate);
+  run->optimizer = std::make_unique<optim::AdamW>(
+      run->replica.in_backward_order(), optim::AdamW::settings_for(run->config.trainer, run->config.model.dtype, run->nominal_tokens()));
 
   run->page->set_phase(record::Phase::loading, 0);
   const auto checkpoint = find_checkpoint(ranks, run->config, run->folder);
@@ -84,7 +85,6 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->batches = (run->config.data.distributed_loading ? read_own_share : receive_from_first)(run->dataset.training, loader_options(*run),
                                                                                              run->progress.position);
   run->total_steps = count_steps(*run);
-  run->optimizer->set_total_steps(run->total_steps);
   run->saver = std::make_unique<checkpoint::Saver>(base::real_files(),
                                                    checkpoint::Saver::Options{.folder = checkpoints_folder(run->config, run->folder),
                                                                               .share = {ranks.rank(), ranks.size()},

@@ -21,7 +21,7 @@ namespace {
 class Reading {
  public:
   Reading(StepOutcome outcome, at::Device device) : outcome_(std::move(outcome)) {
-    const at::Tensor numbers = at::cat({outcome_.totals, outcome_.control.to(at::kDouble)});
+    const at::Tensor numbers = at::cat({outcome_.totals, outcome_.control});
     if (device.is_cpu()) {
       host_ = numbers;
       return;
@@ -33,11 +33,12 @@ class Reading {
   }
 
   const StepOutcome& outcome() const { return outcome_; }
-  // Blocks until the device has got this far.
+  // Blocks until the device has got this far. The step's totals, as in Totals.
   std::span<const double> numbers() {
     if (copied_) copied_->synchronize();
-    return {host_.const_data_ptr<double>(), static_cast<std::size_t>(host_.numel())};
+    return {host_.const_data_ptr<double>(), static_cast<std::size_t>(outcome_.totals.numel())};
   }
+  optim::StepReport update() const { return optim::AdamW::report_of(host_.narrow(0, outcome_.totals.numel(), outcome_.control.numel())); }
 
  private:
   StepOutcome outcome_;
@@ -83,15 +84,15 @@ class Loop {
   void settle(Reading reading) {
     const std::span<const double> numbers = reading.numbers();
     const int ranks = run_.ranks().size();
-    const std::span<const double> control = numbers.subspan(Totals::per_rank + 2 * ranks);
+    const optim::StepReport update = reading.update();
     const StepOutcome& outcome = reading.outcome();
     const double seconds = base::seconds_since(std::exchange(last_ns_, base::now_ns()));
     const double tokens = numbers[Totals::tokens];
     const double loss = tokens > 0 ? numbers[Totals::loss] / tokens : 0;
     run_.progress.tokens += static_cast<std::int64_t>(tokens);
-    run_.progress.skipped = static_cast<std::int64_t>(control[optim::Control::skipped_total]) + skipped_before_;
+    run_.progress.skipped = update.skipped_total;
     if (numbers[Totals::stop] > 0) stopping_ = true;
-    if (control[optim::Control::skip] != 0) report_skip(outcome, numbers, control);
+    if (update.skipped_in_a_row > 0) report_skip(outcome, numbers, update.skipped_in_a_row);
     summary_.add(outcome.step, seconds, loss, tokens);
     window_seconds_ += seconds;
     window_tokens_ += tokens;
@@ -100,7 +101,7 @@ class Loop {
     record::StepLine line{.step = outcome.step,
                           .epoch = epoch(),
                           .loss = loss,
-                          .grad_norm = control[optim::Control::grad_norm],
+                          .grad_norm = update.gradient_norm,
                           .learning_rate = outcome.learning_rate,
                           .tokens = run_.progress.tokens,
                           .tokens_per_second = window_tokens_ / window_seconds_,
@@ -110,7 +111,7 @@ class Loop {
                           .skipped_steps = run_.progress.skipped};
     for (int rank = 0; rank < ranks; ++rank) line.memory_bytes.push_back(static_cast<std::int64_t>(numbers[Totals::per_rank + ranks + rank]));
     line.mfu = summary_.mfu(line.tokens_per_second);
-    if (run_.config.model.dtype == config::DType::f16) line.loss_scale = control[optim::Control::loss_scale];
+    if (run_.config.model.dtype == config::DType::f16) line.loss_scale = update.loss_scale;
     run_.metrics->write(line);
     window_seconds_ = window_tokens_ = 0;
     window_steps_ = 0;
@@ -122,14 +123,13 @@ class Loop {
   }
 
   // A loss or gradient that is not finite: all ranks left the weights alone. Too many in a row end the run.
-  void report_skip(const StepOutcome& outcome, std::span<const double> numbers, std::span<const double> control) {
+  void report_skip(const StepOutcome& outcome, std::span<const double> numbers, std::int64_t in_a_row) {
     std::vector<std::string> culprits;
     for (int rank = 0; rank < run_.ranks().size(); ++rank) {
       if (numbers[Totals::per_rank + rank] > 0) culprits.push_back(std::to_string(rank));
     }
     const std::string reason = culprits.empty() ? "the gradient is not finite" : fmt::format("the loss of rank {} is not finite", base::join(culprits, ", "));
     if (run_.metrics) run_.metrics->write_event(nlohmann::json{{"event", "skipped"}, {"step", outcome.step}, {"reason", reason}}.dump());
-    const auto in_a_row = static_cast<std::int64_t>(control[optim::Control::skipped_in_a_row]);
     if (in_a_row < trainer_.max_skipped_steps) return;
     throw base::run_error("train",
                           "step {}: {} steps in a row were skipped because {}. Rank {} trained on samples {}. Lower trainer.learning_rate, raise "
@@ -210,7 +210,6 @@ class Loop {
   Summary summary_;
   std::int64_t last_ns_;
   std::optional<Reading> pending_, earlier_;
-  std::int64_t skipped_before_ = run_.progress.skipped;
   bool stopping_ = false;
   double window_seconds_ = 0, window_tokens_ = 0;
   std::int64_t window_steps_ = 0;

@@ -55,6 +55,9 @@ struct Run {
   // Tokens of a full global batch: gradients are summed over tokens times 1/this, so that no dtype overflows.
   double nominal_tokens() const { return static_cast<double>(batch.global_batch_size * dataset.training->seq_len()); }
 
+  // Of the step that comes next.
+  double learning_rate() const { return optim::learning_rate(config.trainer, batch.learning_rate, progress.step, total_steps); }
+
   // Stamps the page, and breaks where a test asked for it.
   void enter(record::Phase phase) const {
     page->set_phase(phase, progress.step + 1);

@@ -21,14 +21,14 @@ Json model_json(const config::ModelConfig& m) {
 }
 
 Json state_json(const Run& run) {
-  const optim::ScalerState scaler = run.optimizer->scaler_state();
+  const optim::StepReport report = run.optimizer->report();
   return {{"format", 1},
           {"step", run.progress.step},
           {"tokens", run.progress.tokens},
           {"skipped_steps", run.progress.skipped},
           {"data", {{"epoch", run.progress.position.epoch}, {"sample", run.progress.position.sample}, {"fingerprint", run.dataset.training->fingerprint()},
                     {"seed", run.config.trainer.seed}, {"seq_len", run.dataset.training->seq_len()}}},
-          {"optimizer", {{"updates", scaler.updates}, {"loss_scale", scaler.loss_scale}, {"good_steps", scaler.good_steps}}},
+          {"optimizer", {{"updates", report.updates}, {"loss_scale", report.loss_scale}, {"good_steps", run.optimizer->good_steps()}}},
           {"batch", {{"global_batch_size", run.batch.global_batch_size}, {"ranks", run.ranks().size()}}},
           {"model", model_json(run.config.model)}};
 }
@@ -118,10 +118,10 @@ void restore(Run& run, const std::filesystem::path& folder) {
   restore_weights(reader, run.replica);
   for (const auto& [name, view] : run.optimizer->named_state()) reader.read("optimizer", name, view);
   const Json& optimizer = state.at("optimizer");
-  run.optimizer->set_scaler_state({.updates = optimizer.at("updates"), .loss_scale = optimizer.at("loss_scale"), .good_steps = optimizer.at("good_steps")});
   run.progress.step = state.at("step");
   run.progress.tokens = state.at("tokens");
   run.progress.skipped = state.at("skipped_steps");
+  run.optimizer->restore_control(optimizer.at("updates"), optimizer.at("loss_scale"), optimizer.at("good_steps"), run.progress.skipped);
   if (same_data) run.progress.position = {.epoch = data.at("epoch"), .sample = data.at("sample")};
 }
 

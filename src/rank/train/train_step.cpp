@@ -31,7 +31,7 @@ at::Tensor local_totals(const Run& run, const at::Tensor& loss_sum, std::int64_t
 // [one_step:begin]
 StepOutcome train_step(Run& run) {
   const comm::Group& ranks = run.ranks();
-  StepOutcome outcome{.step = run.progress.step + 1, .learning_rate = run.optimizer->learning_rate(run.progress.step + 1)};
+  StepOutcome outcome{.step = run.progress.step + 1, .learning_rate = run.learning_rate()};
 
   run.enter(record::Phase::reading_data);
   const std::int64_t start_ns = base::now_ns();
@@ -41,11 +41,10 @@ StepOutcome train_step(Run& run) {
   // Gradients of the summed loss pile up over micro-batches; the last backward reduces each bucket as it completes.
   at::Tensor loss_sum = at::zeros({}, at::TensorOptions().device(ranks.device()).dtype(at::kDouble));
   std::int64_t trained_tokens = 0;
-  const at::Tensor scale = run.optimizer->backward_scale(run.nominal_tokens());
   for (const data::Batch& batch : batches) {
     if (&batch == &batches.back()) run.gradients->arm(ranks);
     run.enter(record::Phase::forward);
-    loss_sum += task::forward_backward(*run.model, batch, scale);
+    loss_sum += task::forward_backward(*run.model, batch, run.optimizer->scale());
     trained_tokens += batch.trained_tokens;
     outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
   }
@@ -63,7 +62,9 @@ StepOutcome train_step(Run& run) {
 
   // Every rank holds the same sums now, so each decides alike: clip, skip what is not finite, update.
   run.enter(record::Phase::updating);
-  outcome.control = run.optimizer->step(outcome.learning_rate, outcome.totals[Totals::tokens], run.nominal_tokens());
+  run.optimizer->finish_gradients(run.optimizer->sum_of_squares(), outcome.totals[Totals::tokens], outcome.totals[Totals::loss]);
+  run.optimizer->step(outcome.learning_rate);
+  outcome.control = run.optimizer->control();
 
   run.progress.step += 1;
   run.progress.position = run.batches->position();

@@ -26,7 +26,7 @@ struct StepOutcome {
   double communication_seconds = 0;
   std::vector<std::int64_t> samples;  // this rank's sample numbers
   at::Tensor totals;                  // as in Totals, summed over ranks
-  at::Tensor control;                 // the optimizer's numbers (optim.h)
+  at::Tensor control;                 // the optimizer's numbers, laid out as kernels::Control
 };
 
 // Collective.

@@ -1,0 +1,35 @@
+// Asks the operating system, or the CUDA plug-in.
+#include "rank/train/device_memory.h"
+
+#include <sys/resource.h>
+
+#include <ATen/Parallel.h>
+
+#include <fstream>
+
+#include "base/text.h"
+#include "rank/kernels/plugin.h"
+
+namespace lockstep::train {
+
+std::int64_t peak_memory_bytes(at::Device device) {
+  if (device.is_cuda()) return static_cast<std::int64_t>(kernels::cuda_plugin().peak_memory_bytes(device.index()));
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::string describe_device(at::Device device) {
+  if (device.is_cuda()) {
+    char name[128] = "";
+    kernels::cuda_plugin().device_name(device.index(), name, sizeof name);
+    return name;
+  }
+  std::ifstream processor("/proc/cpuinfo");
+  for (std::string line; std::getline(processor, line);) {
+    if (line.starts_with("model name")) return fmt::format("cpu ({}, {} threads)", base::trim(line.substr(line.find(':') + 1)), at::get_num_threads());
+  }
+  return fmt::format("cpu ({} threads)", at::get_num_threads());
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Checks who includes whom: rooms may only look towards base, and the two programs never see each other."""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# room -> rooms it may include, beside itself and base
+MAY = {
+    "base": set(),
+    "config": set(),
+    "record": set(),
+    "front/launch": {"config", "record"},
+    "front/check": {"config", "record", "front/launch"},
+    "front/serve": {"config", "record"},
+    "front/app": {"config", "record", "front/launch", "front/check", "front/serve"},
+    "rank/comm": {"config", "record"},
+    "rank/kernels": {"config"},
+    "rank/data": {"config"},
+    "rank/model": {"config", "rank/kernels"},
+    "rank/task": {"config", "rank/data", "rank/model", "rank/kernels"},
+    "rank/optim": {"config", "rank/comm", "rank/kernels", "rank/model"},
+    "rank/parallel": {"config", "record", "rank/comm", "rank/kernels", "rank/model"},
+    "rank/checkpoint": {"config", "rank/comm", "rank/model"},
+    "rank/train": {"config", "record", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/task", "rank/optim", "rank/parallel",
+                   "rank/checkpoint"},
+    "rank/app": {"config", "record", "rank/comm", "rank/kernels", "rank/train"},
+}
+# LibTorch is for the rank program alone; its distributed headers are slow to compile and stay in comm's .cpp files.
+TORCH = re.compile(r"<(ATen|c10|torch|caffe2)/")
+
+
+def room_of(path: str) -> str | None:
+    return next((room for room in sorted(MAY, key=len, reverse=True) if path.startswith(room + "/")), None)
+
+
+def main() -> int:
+    mistakes = []
+    for path in sorted((ROOT / "src").rglob("*")):
+        if path.suffix not in {".h", ".cpp", ".cu", ".cuh"}:
+            continue
+        name = path.relative_to(ROOT / "src").as_posix()
+        room = room_of(name)
+        if room is None:
+            continue
+        text = path.read_text()
+        if not text.startswith("//"):
+            mistakes.append(f"src/{name}:1: the first line must say the file's job in one sentence")
+        for number, line in enumerate(text.splitlines(), 1):
+            found = re.match(r'\s*#\s*include\s+([<"][^>"]+[>"])', line)
+            if not found:
+                continue
+            target = found.group(1)
+            if TORCH.match(target):
+                if not room.startswith("rank/") or path.suffix in {".cu", ".cuh"}:
+                    mistakes.append(f"src/{name}:{number}: {target}: LibTorch does not belong here")
+                elif "distributed/c10d" in target and not (room == "rank/comm" and path.suffix == ".cpp"):
+                    mistakes.append(f"src/{name}:{number}: {target}: only comm's .cpp files include c10d")
+                elif target in {"<torch/torch.h>", "<torch/all.h>", "<ATen/ATen.h>"}:
+                    mistakes.append(f"src/{name}:{number}: {target}: include the operators that are used, it compiles far faster")
+                continue
+            other = room_of(target.strip('<">'))
+            if other and other not in {room, "base"} and other not in MAY[room]:
+                mistakes.append(f"src/{name}:{number}: {room} may not include {other}")
+    print("\n".join(mistakes) if mistakes else "include directions: good")
+    return 1 if mistakes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
