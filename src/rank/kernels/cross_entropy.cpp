@@ -1,0 +1,59 @@
+// Cross-entropy of a chunk of logits on a CPU; the logits become their own gradient.
+#include "rank/kernels/cpu_ops.h"
+
+namespace lockstep::kernels::LOCKSTEP_ISA {
+
+namespace {
+
+template <typename T>
+void rows_of(const CrossEntropy& a, std::int64_t begin, std::int64_t end) {
+  for (auto row = begin; row < end; ++row) {
+    auto* logits = static_cast<T*>(a.logits) + row * a.vocab;
+    const auto target = a.targets[row];
+    if (target < 0) {  // -100: not trained
+      a.losses[row] = 0;
+      if (a.gradient) std::memset(static_cast<void*>(logits), 0, a.vocab * sizeof(T));
+      continue;
+    }
+    float top = load(logits[0]);
+#pragma omp simd reduction(max : top)
+    for (std::int64_t i = 0; i < a.vocab; ++i) top = load(logits[i]) > top ? load(logits[i]) : top;
+    float sum = 0;
+    const float at_target = load(logits[target]);
+    if (!a.gradient) {
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t i = 0; i < a.vocab; ++i) sum += exp_of(load(logits[i]) - top);
+    } else if constexpr (sizeof(T) == 4) {  // f32 has room to keep the exponentials where the logits were
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t i = 0; i < a.vocab; ++i) {
+        const float e = exp_of(load(logits[i]) - top);
+        store(logits[i], e);
+        sum += e;
+      }
+      const float factor = *a.scale / sum;
+#pragma omp simd
+      for (std::int64_t i = 0; i < a.vocab; ++i) store(logits[i], load(logits[i]) * factor);
+    } else {
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t i = 0; i < a.vocab; ++i) sum += exp_of(load(logits[i]) - top);
+      const float factor = *a.scale / sum;
+#pragma omp simd
+      for (std::int64_t i = 0; i < a.vocab; ++i) store(logits[i], exp_of(load(logits[i]) - top) * factor);
+    }
+    a.losses[row] = std::log(sum) + top - at_target;
+    if (a.gradient) {
+      const float p = exp_of(at_target - top) / sum;
+      store(logits[target], *a.scale * (p - 1.0f));
+    }
+  }
+}
+
+}  // namespace
+
+void cross_entropy(const CrossEntropy& a, Stream) {
+  by_type(a.type, [&]<typename T>(T) {
+    parallel(a.rows, grain_rows(a.vocab), [&](std::int64_t begin, std::int64_t end) { rows_of<T>(a, begin, end); });
+  });
+}
+
+}  // namespace lockstep::kernels::LOCKSTEP_ISA

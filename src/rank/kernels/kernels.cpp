@@ -1,0 +1,283 @@
+// Checks shapes and types, then calls the device's kernel.
+#include "rank/kernels/kernels.h"
+
+#include <ATen/ops/sort.h>
+
+#include "base/error.h"
+#include "rank/kernels/plugin.h"
+
+namespace lockstep::kernels {
+
+namespace {
+
+Type type_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat: return Type::f32;
+    case at::kBFloat16: return Type::bf16;
+    case at::kHalf: return Type::f16;
+    default: throw base::Bug("kernels take f32, bf16 and f16");
+  }
+}
+
+Stream stream_of(const at::Tensor& tensor) { return tensor.is_cuda() ? cuda_plugin().current_stream(tensor.device().index()) : nullptr; }
+
+const Table& table_of(const at::Tensor& tensor) { return table_for(tensor.device()); }
+
+void expect(bool holds, std::string_view promise, std::source_location where = std::source_location::current()) {
+  base::check(holds, promise, where);
+}
+
+bool same(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.is_contiguous() && b.is_contiguous();
+}
+
+// Scratch for column sums. Lives as long as the launch needs it: the allocator reuses memory in stream order.
+at::Tensor partials_for(const at::Tensor& like, std::int64_t width) {
+  return at::empty({table_of(like).partial_rows, width}, like.options().dtype(at::kFloat));
+}
+
+HeadGradient head_gradient(const at::Tensor& t) {
+  expect(t.dim() == 4 && t.stride(3) == 1, "head gradients are [batch, heads, time, head_dim] with a dense last dimension");
+  return {t.const_data_ptr(), t.stride(0), t.stride(1), t.stride(2)};
+}
+
+}  // namespace
+
+void rms_norm_forward(const at::Tensor& residual, const at::Tensor& delta, const at::Tensor& weight, double eps, const at::Tensor& x,
+                      const at::Tensor& out, const at::Tensor& rstd) {
+  expect(residual.dim() == 2 && same(residual, out), "norm: input and output are [rows, width]");
+  expect(weight.numel() == residual.size(1) && weight.scalar_type() == residual.scalar_type(), "norm: one weight a column");
+  expect(rstd.numel() == residual.size(0) && rstd.scalar_type() == at::kFloat, "norm: one f32 rstd a row");
+  if (delta.defined()) expect(same(residual, delta) && same(residual, x), "norm: delta and x are shaped like the residual");
+  table_of(out).rms_norm_forward({.residual = residual.const_data_ptr(),
+                                  .delta = delta.defined() ? delta.const_data_ptr() : nullptr,
+                                  .weight = weight.const_data_ptr(),
+                                  .x_out = delta.defined() ? x.data_ptr() : nullptr,
+                                  .out = out.data_ptr(),
+                                  .rstd = rstd.data_ptr<float>(),
+                                  .rows = residual.size(0),
+                                  .width = residual.size(1),
+                                  .eps = float(eps),
+                                  .type = type_of(out)},
+                                 stream_of(out));
+}
+
+void rms_norm_apply(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& out) {
+  expect(x.dim() == 2 && same(x, out), "norm: input and output are [rows, width]");
+  table_of(out).rms_norm_apply({.x = x.const_data_ptr(),
+                                .weight = weight.const_data_ptr(),
+                                .rstd = rstd.const_data_ptr<float>(),
+                                .out = out.data_ptr(),
+                                .rows = x.size(0),
+                                .width = x.size(1),
+                                .type = type_of(out)},
+                               stream_of(out));
+}
+
+void rms_norm_backward(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& dx,
+                       Into into, const at::Tensor& dweight) {
+  expect(x.dim() == 2 && same(dout, x) && same(dx, x), "norm: dout, x and dx are [rows, width]");
+  expect(dweight.numel() == x.size(1), "norm: one weight gradient a column");
+  const auto partials = partials_for(x, x.size(1));
+  table_of(dx).rms_norm_backward({.dout = dout.const_data_ptr(),
+                                  .x = x.const_data_ptr(),
+                                  .weight = weight.const_data_ptr(),
+                                  .rstd = rstd.const_data_ptr<float>(),
+                                  .dx = dx.data_ptr(),
+                                  .dweight = dweight.data_ptr(),
+                                  .partials = partials.data_ptr<float>(),
+                                  .rows = x.size(0),
+                                  .width = x.size(1),
+                                  .type = type_of(x),
+                                  .gradient_type = type_of(dweight),
+                                  .accumulate = into == Into::add},
+                                 stream_of(dx));
+}
+
+void rope_forward(const at::Tensor& in, const at::Tensor& out, const HeadLayout& layout, const RotaryTable& rotary, const HeadNorms& norms) {
+  const auto rotated = (layout.heads + layout.kv_heads) * layout.head_dim;
+  expect(in.dim() == 2 && in.size(1) >= rotated && out.size(1) >= rotated && in.size(0) == out.size(0), "rope: packed [rows, heads x head_dim]");
+  expect(rotary.cosine.size(0) >= layout.time && rotary.cosine.size(1) == layout.head_dim / 2, "rope: a table row for every position");
+  table_of(out).rope_forward({.in = in.const_data_ptr(),
+                              .out = out.data_ptr(),
+                              .in_stride = in.stride(0),
+                              .out_stride = out.stride(0),
+                              .cosine = rotary.cosine.const_data_ptr<float>(),
+                              .sine = rotary.sine.const_data_ptr<float>(),
+                              .q_weight = norms.q.defined() ? norms.q.const_data_ptr() : nullptr,
+                              .k_weight = norms.k.defined() ? norms.k.const_data_ptr() : nullptr,
+                              .rows = in.size(0),
+                              .time = layout.time,
+                              .heads = layout.heads,
+                              .kv_heads = layout.kv_heads,
+                              .head_dim = layout.head_dim,
+                              .eps = float(norms.eps),
+                              .type = type_of(out)},
+                             stream_of(out));
+}
+
+void rope_backward(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv, const at::Tensor& dqkv, const HeadLayout& layout,
+                   const RotaryTable& rotary, const HeadNorms& norms, const at::Tensor& qkv) {
+  const auto width = (layout.heads + 2 * layout.kv_heads) * layout.head_dim;
+  expect(dqkv.dim() == 2 && dqkv.size(1) == width && dqkv.is_contiguous(), "rope: dqkv is packed [rows, (heads + 2 kv_heads) x head_dim]");
+  expect(dk.size(1) % layout.kv_heads == 0 && dk.size(1) == dv.size(1), "rope: dk and dv have a gradient a head or a key-value head");
+  const bool with_norms = norms.q.defined();
+  const auto partials = with_norms ? partials_for(dqkv, 2 * layout.head_dim) : at::Tensor();
+  table_of(dqkv).rope_backward({.dq = head_gradient(dq),
+                                .dk = head_gradient(dk),
+                                .dv = head_gradient(dv),
+                                .dqkv = dqkv.data_ptr(),
+                                .cosine = rotary.cosine.const_data_ptr<float>(),
+                                .sine = rotary.sine.const_data_ptr<float>(),
+                                .qkv = with_norms ? qkv.const_data_ptr() : nullptr,
+                                .q_weight = with_norms ? norms.q.const_data_ptr() : nullptr,
+                                .k_weight = with_norms ? norms.k.const_data_ptr() : nullptr,
+                                .dq_weight = with_norms ? norms.dq.data_ptr() : nullptr,
+                                .dk_weight = with_norms ? norms.dk.data_ptr() : nullptr,
+                                .partials = with_norms ? partials.data_ptr<float>() : nullptr,
+                                .rows = dqkv.size(0),
+                                .time = layout.time,
+                                .heads = layout.heads,
+                                .kv_heads = layout.kv_heads,
+                                .head_dim = layout.head_dim,
+                                .kv_repeat = dk.size(1) / layout.kv_heads,
+                                .eps = float(norms.eps),
+                                .type = type_of(dqkv),
+                                .gradient_type = with_norms ? type_of(norms.dq) : Type::f32},
+                               stream_of(dqkv));
+}
+
+void swiglu_forward(const at::Tensor& gate_up, const at::Tensor& out) {
+  expect(gate_up.dim() == 2 && gate_up.size(1) == 2 * out.size(1) && gate_up.is_contiguous() && out.is_contiguous(), "swiglu: gate and up side by side");
+  table_of(out).swiglu_forward(
+      {.gate_up = gate_up.const_data_ptr(), .out = out.data_ptr(), .rows = out.size(0), .width = out.size(1), .type = type_of(out)}, stream_of(out));
+}
+
+void swiglu_backward(const at::Tensor& gate_up, const at::Tensor& dout, const at::Tensor& dgate_up, const at::Tensor& out_again) {
+  expect(gate_up.dim() == 2 && gate_up.size(1) == 2 * dout.size(1) && same(gate_up, dgate_up), "swiglu: gate and up side by side");
+  if (out_again.defined()) expect(same(out_again, dout), "swiglu: output is shaped like its gradient");
+  table_of(dout).swiglu_backward({.gate_up = gate_up.const_data_ptr(),
+                                  .dout = dout.const_data_ptr(),
+                                  .dgate_up = dgate_up.data_ptr(),
+                                  .out = out_again.defined() ? out_again.data_ptr() : nullptr,
+                                  .rows = dout.size(0),
+                                  .width = dout.size(1),
+                                  .type = type_of(dout)},
+                                 stream_of(dout));
+}
+
+void bias_backward(const at::Tensor& dout, const at::Tensor& dbias) {
+  expect(dout.dim() == 2 && dout.is_contiguous() && dbias.numel() == dout.size(1), "bias: one number a column");
+  const auto partials = partials_for(dout, dout.size(1));
+  table_of(dout).bias_backward({.dout = dout.const_data_ptr(),
+                                .dbias = dbias.data_ptr(),
+                                .partials = partials.data_ptr<float>(),
+                                .rows = dout.size(0),
+                                .width = dout.size(1),
+                                .type = type_of(dout),
+                                .gradient_type = type_of(dbias)},
+                               stream_of(dout));
+}
+
+void embedding_forward(const at::Tensor& tokens, const at::Tensor& weight, const at::Tensor& out) {
+  expect(tokens.is_contiguous() && tokens.scalar_type() == at::kLong && tokens.numel() == out.size(0), "embedding: one i64 token a row");
+  table_of(out).embedding_forward({.tokens = tokens.const_data_ptr<std::int64_t>(),
+                                   .weight = weight.const_data_ptr(),
+                                   .out = out.data_ptr(),
+                                   .rows = out.size(0),
+                                   .width = out.size(1),
+                                   .vocab = weight.size(0),
+                                   .type = type_of(out)},
+                                  stream_of(out));
+}
+
+void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const at::Tensor& dweight) {
+  expect(tokens.is_contiguous() && tokens.scalar_type() == at::kLong && tokens.numel() == dout.size(0), "embedding: one i64 token a row");
+  at::Tensor sorted = tokens.view({-1}), order;
+  if (dout.is_cuda()) std::tie(sorted, order) = at::sort(sorted, /*stable=*/true, 0, false);
+  table_of(dout).embedding_backward({.tokens = sorted.const_data_ptr<std::int64_t>(),
+                                     .order = order.defined() ? order.const_data_ptr<std::int64_t>() : nullptr,
+                                     .dout = dout.const_data_ptr(),
+                                     .dweight = dweight.data_ptr(),
+                                     .rows = dout.size(0),
+                                     .width = dout.size(1),
+                                     .vocab = dweight.size(0),
+                                     .type = type_of(dout),
+                                     .gradient_type = type_of(dweight)},
+                                    stream_of(dout));
+}
+
+void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {
+  expect(logits.dim() == 2 && logits.is_contiguous() && targets.numel() == logits.size(0) && losses.numel() == logits.size(0),
+         "cross-entropy: one target and one loss a row");
+  table_of(logits).cross_entropy({.logits = logits.data_ptr(),
+                                  .targets = targets.const_data_ptr<std::int64_t>(),
+                                  .scale = scale.defined() ? scale.const_data_ptr<float>() : nullptr,
+                                  .losses = losses.data_ptr<float>(),
+                                  .rows = logits.size(0),
+                                  .vocab = logits.size(1),
+                                  .type = type_of(logits),
+                                  .gradient = scale.defined()},
+                                 stream_of(logits));
+}
+
+void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::int64_t first) {
+  expect(out.scalar_type() == at::kFloat && out.is_contiguous(), "random numbers are written as dense f32");
+  table_of(out).random_normal({.out = out.data_ptr<float>(), .key = key, .first = first, .count = out.numel(), .std = float(std)}, stream_of(out));
+}
+
+at::Tensor sum_of_squares(at::TensorList flats) {
+  expect(!flats.empty(), "a sum needs a buffer");
+  const auto partials = at::empty({std::int64_t(flats.size()), kSquarePartials}, flats[0].options().dtype(at::kDouble));
+  for (std::size_t i = 0; i < flats.size(); ++i) {
+    expect(flats[i].is_contiguous(), "flat buffers are dense");
+    table_of(flats[i]).sum_of_squares({.values = flats[i].const_data_ptr(),
+                                       .count = flats[i].numel(),
+                                       .type = type_of(flats[i]),
+                                       .partials = partials.data_ptr<double>() + std::int64_t(i) * kSquarePartials},
+                                      stream_of(flats[i]));
+  }
+  return partials.sum();
+}
+
+void finish_gradients(const at::Tensor& control, const at::Tensor& scale, const at::Tensor& sum_of_squares, const at::Tensor& token_count,
+                      const at::Tensor& loss_sum, const GradientRules& rules) {
+  expect(control.numel() == kControlNumbers && control.scalar_type() == at::kDouble, "control is f64 numbers in Control's order");
+  table_of(control).finish_gradients({.control = reinterpret_cast<Control*>(control.data_ptr<double>()),
+                                      .scale = scale.data_ptr<float>(),
+                                      .sum_of_squares = sum_of_squares.const_data_ptr<double>(),
+                                      .token_count = token_count.const_data_ptr<double>(),
+                                      .loss_sum = loss_sum.const_data_ptr<double>(),
+                                      .nominal_tokens = rules.nominal_tokens,
+                                      .max_norm = rules.max_norm,
+                                      .dynamic_scale = rules.dynamic_scale,
+                                      .scale_window = rules.scale_window},
+                                     stream_of(control));
+}
+
+void adamw(const at::Tensor& gradient, const at::Tensor& master, const at::Tensor& weights, const at::Tensor& exp_avg,
+           const at::Tensor& exp_avg_sq, const at::Tensor& control, const AdamWNumbers& numbers) {
+  const auto count = master.numel();
+  expect(gradient.numel() == count && weights.numel() == count && exp_avg.numel() == count && exp_avg_sq.numel() == count,
+         "adamw: flat buffers of one length");
+  const bool apart = weights.const_data_ptr() != master.const_data_ptr();
+  table_of(master).adamw({.gradient = gradient.data_ptr(),
+                          .master = master.data_ptr<float>(),
+                          .weights = apart ? weights.data_ptr() : nullptr,
+                          .exp_avg = exp_avg.data_ptr<float>(),
+                          .exp_avg_sq = exp_avg_sq.data_ptr<float>(),
+                          .count = count,
+                          .decayed = numbers.decayed,
+                          .learning_rate = numbers.learning_rate,
+                          .beta1 = numbers.beta1,
+                          .beta2 = numbers.beta2,
+                          .epsilon = numbers.epsilon,
+                          .weight_decay = numbers.weight_decay,
+                          .control = reinterpret_cast<const Control*>(control.const_data_ptr<double>()),
+                          .gradient_type = type_of(gradient),
+                          .weight_type = type_of(weights),
+                          .zero_gradient = numbers.zero_gradient},
+                         stream_of(master));
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,78 @@
+// The kernels as tensors see them: each checks its shapes and calls the device's table. Contiguous tensors; work is on the
+// device's current stream; nothing waits for the host.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "rank/kernels/table.h"
+
+namespace lockstep::kernels {
+
+// The kernels of a device. For CUDA this loads the plug-in on first use.
+const Table& table_for(const at::Device& device);
+
+// x = residual + delta (x = residual where delta is undefined; then x is not written), out = x * rstd * weight.
+void rms_norm_forward(const at::Tensor& residual, const at::Tensor& delta, const at::Tensor& weight, double eps, const at::Tensor& x,
+                      const at::Tensor& out, const at::Tensor& rstd);
+void rms_norm_apply(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& out);
+enum class Into { write, add };
+void rms_norm_backward(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& dx,
+                       Into into, const at::Tensor& dweight);
+
+struct HeadLayout {
+  std::int64_t time, heads, kv_heads, head_dim;
+};
+struct RotaryTable {
+  at::Tensor cosine, sine;  // [time, head_dim/2] f32
+};
+RotaryTable rotary_table(std::int64_t time, std::int64_t head_dim, double theta, const at::Device& device);
+// Head norms: both undefined or both given.
+struct HeadNorms {
+  at::Tensor q, k;    // [head_dim]
+  at::Tensor dq, dk;  // their gradients, backward only
+  double eps = 0;
+};
+// in, out: [rows, at least (heads + kv_heads) x head_dim]; in place where they are the same tensor.
+void rope_forward(const at::Tensor& in, const at::Tensor& out, const HeadLayout& layout, const RotaryTable& rotary, const HeadNorms& norms);
+// dq: [batch, heads, time, head_dim]; dk, dv: [batch, heads or kv_heads, time, head_dim]; qkv: raw, only read with norms.
+void rope_backward(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv, const at::Tensor& dqkv, const HeadLayout& layout,
+                   const RotaryTable& rotary, const HeadNorms& norms, const at::Tensor& qkv);
+
+void swiglu_forward(const at::Tensor& gate_up, const at::Tensor& out);
+void swiglu_backward(const at::Tensor& gate_up, const at::Tensor& dout, const at::Tensor& dgate_up, const at::Tensor& out_again);
+void bias_backward(const at::Tensor& dout, const at::Tensor& dbias);
+
+void embedding_forward(const at::Tensor& tokens, const at::Tensor& weight, const at::Tensor& out);
+void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const at::Tensor& dweight);
+
+// losses: [rows] f32. scale undefined: losses alone; else logits become scale * their gradient.
+void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale);
+
+// out (f32) = std * normal numbers of (key, first + i).
+void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::int64_t first = 0);
+
+// Sum of squares over flat buffers: f64 scalar on their device.
+at::Tensor sum_of_squares(at::TensorList flats);
+
+struct GradientRules {
+  double nominal_tokens = 1;  // the constant that the loss was divided by
+  double max_norm = 0;        // 0: no clipping
+  bool dynamic_scale = false;
+  double scale_window = 2000;
+};
+// control: [kControlNumbers] f64, laid out as Control; scale: f32 scalar; the totals: f64 scalars. All on one device.
+void finish_gradients(const at::Tensor& control, const at::Tensor& scale, const at::Tensor& sum_of_squares, const at::Tensor& token_count,
+                      const at::Tensor& loss_sum, const GradientRules& rules);
+
+struct AdamWNumbers {
+  double learning_rate, beta1, beta2, epsilon, weight_decay;
+  std::int64_t decayed;  // elements [0, decayed) take weight decay
+  bool zero_gradient = true;
+};
+// Flat buffers of one length; weights may be the same tensor as master.
+void adamw(const at::Tensor& gradient, const at::Tensor& master, const at::Tensor& weights, const at::Tensor& exp_avg,
+           const at::Tensor& exp_avg_sq, const at::Tensor& control, const AdamWNumbers& numbers);
+
+}  // namespace lockstep::kernels

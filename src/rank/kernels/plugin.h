@@ -1,0 +1,32 @@
+// The CUDA plug-in: kernels, device queries and NCCL in a library of their own, loaded only where a CUDA device is used.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rank/kernels/table.h"
+
+namespace lockstep::kernels {
+
+// What liblockstep_cuda.so exports through `lockstep_cuda_plugin`.
+struct CudaPlugin {
+  int version;
+  const Table* table;
+  Stream (*current_stream)(int device);
+  void (*synchronize)(int device);
+  std::uint64_t (*peak_memory_bytes)(int device);  // most that tensors have held at once since the last reset
+  void (*reset_peak_memory)(int device);
+  void (*free_memory_bytes)(int device, std::uint64_t* free, std::uint64_t* total);
+  void (*device_name)(int device, char* text, int capacity);
+  void (*set_allocator)(const char* settings);  // "expandable_segments:True"
+};
+inline constexpr int kCudaPluginVersion = 1;
+
+// Loads the plug-in on first call; throws UserError(machine) that says what is missing.
+const CudaPlugin& cuda_plugin();
+// An exported function of the plug-in; null where it has none of that name.
+void* cuda_plugin_symbol(const std::string& name);
+// Whether this build has a plug-in at all (CUDA=0 builds do not).
+bool built_with_cuda();
+
+}  // namespace lockstep::kernels

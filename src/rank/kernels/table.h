@@ -1,0 +1,203 @@
+// What every kernel takes, in raw pointers and sizes, and the table of them that each kind of device fills. Free of LibTorch.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+enum class Type : int { f32, bf16, f16 };
+using Stream = void*;  // cudaStream_t; unused on a CPU
+
+// out = norm(x) * weight with x = residual + delta (delta may be null, then x = residual and x_out is not written).
+struct RmsNormForward {
+  const void *residual, *delta, *weight;  // [rows, width], [rows, width], [width]
+  void *x_out, *out;                      // [rows, width]
+  float* rstd;                            // [rows] 1 / root mean square
+  std::int64_t rows, width;
+  float eps;
+  Type type;
+};
+
+// out = x * rstd * weight again, from what forward kept: the same bits.
+struct RmsNormApply {
+  const void *x, *weight;
+  const float* rstd;
+  void* out;
+  std::int64_t rows, width;
+  Type type;
+};
+
+// dx = (accumulate ? dx : 0) + gradient through the norm; dweight += its gradient, summed in f32.
+struct RmsNormBackward {
+  const void *dout, *x, *weight;
+  const float* rstd;
+  void* dx;
+  void* dweight;    // [width]
+  float* partials;  // [partial_rows, width] scratch
+  std::int64_t rows, width;
+  Type type, gradient_type;
+  bool accumulate;
+};
+
+// Rotates q and k of packed [rows, heads x head_dim] by their position (row % time); rotary pairs are (i, i + head_dim/2).
+// With norm weights, each head is RMS-normalised first. in == out is allowed.
+struct RopeForward {
+  const void* in;
+  void* out;
+  std::int64_t in_stride, out_stride;  // elements from row to row
+  const float *cosine, *sine;          // [time, head_dim/2]
+  const void *q_weight, *k_weight;     // [head_dim] or null
+  std::int64_t rows, time, heads, kv_heads, head_dim;
+  float eps;
+  Type type;
+};
+
+// A gradient as attention leaves it: [batch, heads, time, head_dim] with any strides but the last.
+struct HeadGradient {
+  const void* data;
+  std::int64_t batch_stride, head_stride, time_stride;
+};
+
+// Packs attention's dq, dk, dv into dqkv [rows, (heads + 2 kv_heads) x head_dim], rotated back, and through the head norms.
+// kv_repeat > 1: dk and dv hold one gradient a query head; those of a group are summed.
+struct RopeBackward {
+  HeadGradient dq, dk, dv;
+  void* dqkv;
+  const float *cosine, *sine;
+  const void* qkv;  // [rows, (heads + 2 kv_heads) x head_dim] before norm and rotation; only read with norm weights
+  const void *q_weight, *k_weight;
+  void *dq_weight, *dk_weight;
+  float* partials;  // [partial_rows, 2 x head_dim] scratch, only with norm weights
+  std::int64_t rows, time, heads, kv_heads, head_dim, kv_repeat;
+  float eps;
+  Type type, gradient_type;
+};
+
+// out = silu(gate) * up; gate_up: [rows, 2 x width], gate first.
+struct SwigluForward {
+  const void* gate_up;
+  void* out;  // [rows, width]
+  std::int64_t rows, width;
+  Type type;
+};
+
+// dgate_up may be gate_up itself; out (may be null) receives silu(gate) * up again, the same bits as forward's.
+struct SwigluBackward {
+  const void *gate_up, *dout;
+  void *dgate_up, *out;
+  std::int64_t rows, width;
+  Type type;
+};
+
+// dbias += column sums of dout, in f32.
+struct BiasBackward {
+  const void* dout;  // [rows, width]
+  void* dbias;
+  float* partials;  // [partial_rows, width] scratch
+  std::int64_t rows, width;
+  Type type, gradient_type;
+};
+
+struct EmbeddingForward {
+  const std::int64_t* tokens;  // [rows]
+  const void* weight;          // [vocab, width]
+  void* out;                   // [rows, width]
+  std::int64_t rows, width, vocab;
+  Type type;
+};
+
+// dweight[token] += dout. `order` lists the rows so that equal tokens are neighbours (null on a CPU, which needs no order):
+// each token's rows are summed in that order in f32 and added once, so the result is the same every time.
+struct EmbeddingBackward {
+  const std::int64_t *tokens, *order;  // tokens: sorted along with order where order is given
+  const void* dout;
+  void* dweight;
+  std::int64_t rows, width, vocab;
+  Type type, gradient_type;
+};
+
+// losses[row] = -log softmax(logits[row])[target], 0 where the target is -100. With gradient, logits become
+// scale * d(loss)/d(logits) in place.
+struct CrossEntropy {
+  void* logits;                 // [rows, vocab]
+  const std::int64_t* targets;  // [rows]
+  const float* scale;           // one number on the device
+  float* losses;                // [rows]
+  std::int64_t rows, vocab;
+  Type type;
+  bool gradient;
+};
+
+// out[i] = std * normal number (key, first + i).
+struct RandomNormal {
+  float* out;
+  std::uint64_t key;
+  std::int64_t first, count;
+  float std;
+};
+
+// partials[p] = sum of squares of the p-th slice: their sum is the whole, in an order that never changes.
+struct SumOfSquares {
+  const void* values;
+  std::int64_t count;
+  Type type;
+  double* partials;  // [square_partials]
+};
+inline constexpr int kSquarePartials = 512;
+
+// What the optimizer decides on the device, so that no step waits for the host.
+struct Control {
+  double gradient_norm;      // of the true mean gradient, before clipping
+  double factor;             // what AdamW multiplies a gradient with
+  double skip;               // 1: this step changes nothing
+  double updates;            // AdamW's step count
+  double loss_scale;         // f16: multiplies the loss
+  double good_steps;         // since the scale last changed
+  double skipped_in_a_row;
+  double skipped_total;
+};
+inline constexpr int kControlNumbers = 8;
+
+struct FinishGradients {
+  Control* control;
+  float* scale;  // what the next backward multiplies the loss with: loss_scale / nominal_tokens
+  const double *sum_of_squares, *token_count, *loss_sum;
+  double nominal_tokens;  // the constant that gradients were divided by
+  double max_norm;        // 0: no clipping
+  bool dynamic_scale;
+  double scale_window;
+};
+
+struct AdamW {
+  void* gradient;
+  float* master;
+  void* weights;  // written along with master; null where master is what forward reads
+  float *exp_avg, *exp_avg_sq;
+  std::int64_t count, decayed;  // elements [0, decayed) take weight decay
+  double learning_rate, beta1, beta2, epsilon, weight_decay;
+  const Control* control;
+  Type gradient_type, weight_type;
+  bool zero_gradient;
+};
+
+// One device's kernels. Each launches on the stream and returns.
+struct Table {
+  int partial_rows;  // rows of scratch for column sums
+  void (*rms_norm_forward)(const RmsNormForward&, Stream);
+  void (*rms_norm_apply)(const RmsNormApply&, Stream);
+  void (*rms_norm_backward)(const RmsNormBackward&, Stream);
+  void (*rope_forward)(const RopeForward&, Stream);
+  void (*rope_backward)(const RopeBackward&, Stream);
+  void (*swiglu_forward)(const SwigluForward&, Stream);
+  void (*swiglu_backward)(const SwigluBackward&, Stream);
+  void (*bias_backward)(const BiasBackward&, Stream);
+  void (*embedding_forward)(const EmbeddingForward&, Stream);
+  void (*embedding_backward)(const EmbeddingBackward&, Stream);
+  void (*cross_entropy)(const CrossEntropy&, Stream);
+  void (*random_normal)(const RandomNormal&, Stream);
+  void (*sum_of_squares)(const SumOfSquares&, Stream);
+  void (*finish_gradients)(const FinishGradients&, Stream);
+  void (*adamw)(const AdamW&, Stream);
+};
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,165 @@
+// The block's arithmetic, in the order it happens.
+#include "rank/model/block.h"
+
+#include "rank/model/buffers.h"
+#include "rank/model/linear.h"
+
+namespace lockstep::model {
+
+struct Block::Places {
+  BlockActivations& cheap;    // norms and SwiGLU
+  BlockActivations& matmuls;  // what matmuls and attention made
+  BlockActivations& input;    // the block's input and the row scales
+};
+
+Block::Block(const Dims& dims, Unit& unit, Keep keep) : dims_(dims), leaves_(dims), unit_(unit), keep_(keep) {}
+
+Block::Places Block::places(BlockActivations* saved, BlockScratch& scratch) const {
+  auto& shared = scratch.activations;
+  if (saved == nullptr) return {shared, shared, shared};
+  return {keep_ == Keep::all ? *saved : shared, keep_ == Keep::input ? shared : *saved, *saved};
+}
+
+kernels::HeadLayout Block::head_layout(const BlockContext& context) const {
+  return {.time = context.time, .heads = dims_.heads, .kv_heads = dims_.kv_heads, .head_dim = dims_.head_dim};
+}
+
+kernels::HeadNorms Block::head_norms() const {
+  if (!dims_.qk_norm) return {};
+  return {.q = unit_.weight(leaves_.q_norm),
+          .k = unit_.weight(leaves_.k_norm),
+          .dq = unit_.gradient(leaves_.q_norm),
+          .dk = unit_.gradient(leaves_.k_norm),
+          .eps = dims_.norm_eps};
+}
+
+ResidualStream Block::forward(const ResidualStream& stream, const BlockContext& context, BlockActivations* saved) const {
+  const auto at = places(saved, *context.scratch);
+  start(stream, at);
+  attend(context, at);
+  expand(context, at);
+  auto& delta = context.scratch->delta;
+  linear(delta, at.cheap.swiglu, unit_.weight(BlockLeaves::down));
+  return {at.matmuls.middle, delta};
+}
+
+void Block::start(const ResidualStream& stream, const Places& at) const {
+  const auto& options = stream.residual.options();
+  const auto rows = stream.residual.size(0);
+  auto& x = at.input.x;
+  if (stream.delta.defined()) {
+    fit(x, {rows, dims_.hidden}, options);
+  } else {
+    x = stream.residual;
+  }
+  fit(at.cheap.norm1, {rows, dims_.hidden}, options);
+  fit(at.input.rstd1, {rows}, options.dtype(at::kFloat));
+  kernels::rms_norm_forward(stream.residual, stream.delta, unit_.weight(BlockLeaves::input_norm), dims_.norm_eps, x, at.cheap.norm1,
+                            at.input.rstd1);
+}
+
+// norm1 -> mixed.
+void Block::attend(const BlockContext& context, const Places& at) const {
+  auto& m = at.matmuls;
+  const auto& options = at.input.x.options();
+  fit(m.qkv, {at.input.x.size(0), dims_.qkv_width()}, options);
+  linear(m.qkv, at.cheap.norm1, unit_.weight(BlockLeaves::qkv), dims_.qkv_bias ? unit_.weight(leaves_.bias) : at::Tensor());
+  rotate(context, at);
+  const auto heads = head_views(dims_.qk_norm ? at.cheap.qk : m.qkv, m.qkv, dims_, context.time);
+  m.mixed = attention_forward(heads, m.attention);
+}
+
+// Head norms keep the raw q and k, which their backward needs; without them the rotation is in place.
+void Block::rotate(const BlockContext& context, const Places& at) const {
+  auto& qkv = at.matmuls.qkv;
+  if (dims_.qk_norm) fit(at.cheap.qk, {qkv.size(0), dims_.q_width() + dims_.kv_width()}, qkv.options());
+  kernels::rope_forward(qkv, dims_.qk_norm ? at.cheap.qk : qkv, head_layout(context), context.rotary, head_norms());
+}
+
+// mixed -> middle, norm2, gate_up, swiglu.
+void Block::expand(const BlockContext& context, const Places& at) const {
+  auto& m = at.matmuls;
+  auto& c = at.cheap;
+  const auto& x = at.input.x;
+  const auto rows = x.size(0);
+  const auto& delta = fit(context.scratch->delta, {rows, dims_.hidden}, x.options());
+  linear(delta, m.mixed, unit_.weight(BlockLeaves::out));
+  fit(m.middle, {rows, dims_.hidden}, x.options());
+  fit(c.norm2, {rows, dims_.hidden}, x.options());
+  fit(m.rstd2, {rows}, x.options().dtype(at::kFloat));
+  kernels::rms_norm_forward(x, delta, unit_.weight(BlockLeaves::post_norm), dims_.norm_eps, m.middle, c.norm2, m.rstd2);
+  fit(m.gate_up, {rows, 2 * dims_.intermediate}, x.options());
+  linear(m.gate_up, c.norm2, unit_.weight(BlockLeaves::gate_up));
+  fit(c.swiglu, {rows, dims_.intermediate}, x.options());
+  kernels::swiglu_forward(m.gate_up, c.swiglu);
+}
+
+void Block::backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved) const {
+  const auto at = places(&saved, *context.scratch);
+  if (keep_ == Keep::input) {  // forward again, up to the last matmul, which no gradient needs
+    kernels::rms_norm_apply(saved.x, unit_.weight(BlockLeaves::input_norm), saved.rstd1, at.cheap.norm1);
+    attend(context, at);
+    expand(context, at);
+  }
+  backward_mlp(dstream, context, at);
+  backward_attention(dstream, context, at);
+}
+
+void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const {
+  auto& scratch = *context.scratch;
+  auto& m = at.matmuls;
+  auto& c = at.cheap;
+  const auto rows = dstream.size(0);
+  const auto& dswiglu = fit(scratch.dswiglu, {rows, dims_.intermediate}, dstream.options());
+  linear_backward_input(dswiglu, dstream, unit_.weight(BlockLeaves::down));
+  // gate_up turns into its own gradient; SwiGLU's output is made again along the way where it was not kept.
+  kernels::swiglu_backward(m.gate_up, dswiglu, m.gate_up, keep_ == Keep::matmuls ? c.swiglu : at::Tensor());
+  linear_backward_weight(unit_.gradient(BlockLeaves::down), dstream, c.swiglu);
+  unit_.gradient_ready(BlockLeaves::down);
+
+  if (keep_ == Keep::matmuls) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, c.norm2);
+  linear_backward_weight(unit_.gradient(BlockLeaves::gate_up), m.gate_up, c.norm2);
+  unit_.gradient_ready(BlockLeaves::gate_up);
+  const auto& dnorm = fit(scratch.dhidden, {rows, dims_.hidden}, dstream.options());
+  linear_backward_input(dnorm, m.gate_up, unit_.weight(BlockLeaves::gate_up));
+  kernels::rms_norm_backward(dnorm, m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, dstream, kernels::Into::add,
+                             unit_.gradient(BlockLeaves::post_norm));
+  unit_.gradient_ready(BlockLeaves::post_norm);
+}
+
+void Block::backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at) const {
+  auto& scratch = *context.scratch;
+  auto& m = at.matmuls;
+  auto& c = at.cheap;
+  const auto rows = dstream.size(0);
+  linear_backward_weight(unit_.gradient(BlockLeaves::out), dstream, m.mixed);
+  unit_.gradient_ready(BlockLeaves::out);
+  const auto& dmixed = fit(scratch.dmixed, {rows, dims_.q_width()}, dstream.options());
+  linear_backward_input(dmixed, dstream, unit_.weight(BlockLeaves::out));
+
+  if (keep_ == Keep::matmuls) {
+    kernels::rms_norm_apply(at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, c.norm1);
+    if (dims_.qk_norm) rotate(context, at);
+  }
+  const auto heads = head_views(dims_.qk_norm ? c.qk : m.qkv, m.qkv, dims_, context.time);
+  const auto gradients = attention_backward(dmixed, heads, m.attention);
+  const auto& dqkv = fit(scratch.dqkv, {rows, dims_.qkv_width()}, dstream.options());
+  kernels::rope_backward(gradients.dq, gradients.dk, gradients.dv, dqkv, head_layout(context), context.rotary, head_norms(), m.qkv);
+  if (dims_.qk_norm) {
+    unit_.gradient_ready(leaves_.q_norm);
+    unit_.gradient_ready(leaves_.k_norm);
+  }
+  if (dims_.qkv_bias) {
+    kernels::bias_backward(dqkv, unit_.gradient(leaves_.bias));
+    unit_.gradient_ready(leaves_.bias);
+  }
+  linear_backward_weight(unit_.gradient(BlockLeaves::qkv), dqkv, c.norm1);
+  unit_.gradient_ready(BlockLeaves::qkv);
+  const auto& dnorm = scratch.dhidden;
+  linear_backward_input(dnorm, dqkv, unit_.weight(BlockLeaves::qkv));
+  kernels::rms_norm_backward(dnorm, at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, dstream, kernels::Into::add,
+                             unit_.gradient(BlockLeaves::input_norm));
+  unit_.gradient_ready(BlockLeaves::input_norm);
+}
+
+}  // namespace lockstep::model

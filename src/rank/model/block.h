@@ -1,0 +1,84 @@
+// One decoder block: norm, attention, norm, SwiGLU, each added to the stream; forward and backward written out.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "rank/kernels/kernels.h"
+#include "rank/model/attention.h"
+#include "rank/model/dims.h"
+#include "rank/model/unit.h"
+
+namespace lockstep::model {
+
+// What a block keeps from forward to backward. Results are the same bits whichever is chosen.
+enum class Keep {
+  all,      // every activation
+  matmuls,  // not the outputs of norms and SwiGLU: cheap to make again
+  input,    // the block's input alone: backward runs forward again
+};
+
+// The residual stream between blocks: x = residual + delta. The sum is made by the next norm, which reads both anyway.
+struct ResidualStream {
+  at::Tensor residual;  // [rows, hidden]
+  at::Tensor delta;     // [rows, hidden], undefined after the embedding
+};
+
+// Activations of one block.
+struct BlockActivations {
+  at::Tensor x;               // [rows, hidden] the stream at the block's start
+  at::Tensor norm1, rstd1;    // [rows, hidden], [rows]
+  at::Tensor qkv;             // [rows, qkv_width]; q and k rotated in place unless heads are normed
+  at::Tensor qk;              // [rows, q_width + kv_width] normed and rotated; only with head norms
+  AttentionSaved attention;
+  at::Tensor mixed;           // [rows, q_width] attention's output
+  at::Tensor middle;          // [rows, hidden] the stream between attention and MLP
+  at::Tensor norm2, rstd2;    // [rows, hidden], [rows]
+  at::Tensor gate_up;         // [rows, 2 intermediate]
+  at::Tensor swiglu;          // [rows, intermediate]
+};
+
+// Buffers that blocks share, because one at a time needs them.
+struct BlockScratch {
+  BlockActivations activations;  // those that a policy does not keep
+  at::Tensor delta;              // [rows, hidden]
+  at::Tensor dhidden;            // [rows, hidden] gradient at a norm's output
+  at::Tensor dmixed;             // [rows, q_width]
+  at::Tensor dqkv;               // [rows, qkv_width]
+  at::Tensor dswiglu;            // [rows, intermediate]
+};
+
+struct BlockContext {
+  std::int64_t time = 0;  // tokens a sample
+  kernels::RotaryTable rotary;
+  BlockScratch* scratch = nullptr;
+};
+
+class Block {
+ public:
+  Block(const Dims& dims, Unit& unit, Keep keep);
+
+  // Without `saved` nothing is kept (evaluation).
+  ResidualStream forward(const ResidualStream& stream, const BlockContext& context, BlockActivations* saved) const;
+  // dstream: [rows, hidden] gradient of the stream behind the block; on return, of the stream before it.
+  void backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved) const;
+
+ private:
+  // Where each activation lives under the policy: the block's own or the shared one.
+  struct Places;
+  Places places(BlockActivations* saved, BlockScratch& scratch) const;
+  void start(const ResidualStream& stream, const Places& at) const;
+  void attend(const BlockContext& context, const Places& at) const;
+  void expand(const BlockContext& context, const Places& at) const;
+  void backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const;
+  void backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at) const;
+  void rotate(const BlockContext& context, const Places& at) const;
+  kernels::HeadLayout head_layout(const BlockContext& context) const;
+  kernels::HeadNorms head_norms() const;
+
+  const Dims& dims_;
+  const BlockLeaves leaves_;
+  Unit& unit_;
+  Keep keep_;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,67 @@
+// Loss of a chunk: logits -> losses and the logits' gradient in place -> gradients of input and matrix; then the next chunk.
+#include "rank/model/head.h"
+
+#include <algorithm>
+
+#include "rank/model/buffers.h"
+#include "rank/model/linear.h"
+
+namespace lockstep::model {
+
+Head::Head(const Dims& dims, Unit& unit, Unit* tied_to) : dims_(dims), leaves_(dims), unit_(unit), tied_to_(tied_to) {}
+
+void Head::normalize(const ResidualStream& stream) {
+  const auto& options = stream.residual.options();
+  const auto rows = stream.residual.size(0);
+  if (stream.delta.defined()) {
+    fit(x_, {rows, dims_.hidden}, options);
+  } else {
+    x_ = stream.residual;
+  }
+  fit(norm_, {rows, dims_.hidden}, options);
+  fit(rstd_, {rows}, options.dtype(at::kFloat));
+  kernels::rms_norm_forward(stream.residual, stream.delta, unit_.weight(leaves_.norm), dims_.norm_eps, x_, norm_, rstd_);
+}
+
+std::int64_t Head::chunk_rows(const at::Tensor& like) const {
+  // A CPU wants the chunk in its cache; a GPU wants matmuls large enough to fill it, with memory as the bound.
+  const std::int64_t bytes = like.is_cuda() ? std::int64_t(512) << 20 : std::int64_t(1) << 20;
+  const auto rows = bytes / (dims_.vocab * like.element_size());
+  return std::clamp<std::int64_t>(rows / 128 * 128, 128, std::max<std::int64_t>(128, like.size(0)));
+}
+
+at::Tensor Head::loss(const ResidualStream& stream, const at::Tensor& targets) { return loss_backward(stream, targets, {}, {}); }
+
+at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale, const at::Tensor& dstream) {
+  normalize(stream);
+  const bool train = scale.defined();
+  const auto rows = norm_.size(0), chunk = std::min(chunk_rows(norm_), rows);
+  fit(losses_, {rows}, norm_.options().dtype(at::kFloat));
+  fit(logits_, {chunk, dims_.vocab}, norm_.options());
+  if (train) fit(dnorm_, {rows, dims_.hidden}, norm_.options());
+  Unit& owner = tied_to_ ? *tied_to_ : unit_;
+  for (std::int64_t first = 0; first < rows; first += chunk) {
+    const auto count = std::min(chunk, rows - first);
+    const auto x = norm_.narrow(0, first, count), logits = logits_.narrow(0, 0, count);
+    linear(logits, x, matrix());
+    kernels::cross_entropy(logits, targets.narrow(0, first, count), losses_.narrow(0, first, count), scale);
+    if (!train) continue;
+    linear_backward_input(dnorm_.narrow(0, first, count), logits, matrix());
+    linear_backward_weight(owner.gradient(0), logits, x);
+  }
+  if (train) {
+    if (!tied_to_) unit_.gradient_ready(HeadLeaves::weight);  // a tied matrix is complete after the embedding's backward
+    kernels::rms_norm_backward(dnorm_, x_, unit_.weight(leaves_.norm), rstd_, dstream, kernels::Into::write, unit_.gradient(leaves_.norm));
+    unit_.gradient_ready(leaves_.norm);
+  }
+  return losses_.sum();
+}
+
+at::Tensor Head::logits(const ResidualStream& stream) {
+  normalize(stream);
+  auto out = at::empty({norm_.size(0), dims_.vocab}, norm_.options());
+  linear(out, norm_, matrix());
+  return out;
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,34 @@
+// The end of the decoder: last norm, logits and their cross-entropy, in chunks of rows so that logits are never whole in memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "rank/model/block.h"
+
+namespace lockstep::model {
+
+class Head {
+ public:
+  // tied_to: the embedding, where its matrix serves as the output matrix too.
+  Head(const Dims& dims, Unit& unit, Unit* tied_to);
+
+  // Summed loss, f32 scalar on the device. targets: [rows] i64.
+  at::Tensor loss(const ResidualStream& stream, const at::Tensor& targets);
+  // The same, and adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
+  at::Tensor loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale, const at::Tensor& dstream);
+  // [rows, vocab]
+  at::Tensor logits(const ResidualStream& stream);
+
+ private:
+  void normalize(const ResidualStream& stream);
+  std::int64_t chunk_rows(const at::Tensor& like) const;
+  const at::Tensor& matrix() const { return tied_to_ ? tied_to_->weight(kEmbeddingWeight) : unit_.weight(HeadLeaves::weight); }
+
+  const Dims& dims_;
+  const HeadLeaves leaves_;
+  Unit& unit_;
+  Unit* tied_to_;
+  at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_;
+};
+
+}  // namespace lockstep::model

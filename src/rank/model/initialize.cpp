@@ -1,0 +1,29 @@
+// Writes initial weights: each leaf's numbers follow from the seed and its name alone.
+#include "base/text.h"
+#include "rank/kernels/kernels.h"
+#include "rank/model/model.h"
+
+namespace lockstep::model {
+
+void initialize(std::vector<std::unique_ptr<Unit>>& units, std::int64_t seed) {
+  for (auto& unit : units) {
+    const auto& leaves = unit->spec().leaves;
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      const auto& weight = unit->weight(i);
+      const auto& master = unit->master();
+      if (leaves[i].init != Init::normal) {
+        const double value = leaves[i].init == Init::ones ? 1 : 0;
+        weight.fill_(value);
+        if (master.defined()) master.narrow(0, unit->offset(i), weight.numel()).fill_(value);
+        continue;
+      }
+      const auto key = base::hash64(leaves[i].pieces.front().name, std::uint64_t(seed) * 0x9e3779b97f4a7c15ull + 0xcbf29ce484222325ull);
+      const auto exact = master.defined() ? master.narrow(0, unit->offset(i), weight.numel())
+                                          : at::empty({weight.numel()}, weight.options().dtype(at::kFloat));
+      kernels::random_normal(exact, key, leaves[i].init_std);
+      if (exact.const_data_ptr() != weight.const_data_ptr()) weight.view({-1}).copy_(exact);
+    }
+  }
+}
+
+}  // namespace lockstep::model

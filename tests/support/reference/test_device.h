@@ -1,0 +1,23 @@
+// Where tests of kernels and models run: on a CPU, or on CUDA when LOCKSTEP_TEST_DEVICE=cuda says so.
+#pragma once
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "rank/kernels/plugin.h"
+
+namespace lockstep::test {
+
+inline at::Device device() {
+  const char* asked = std::getenv("LOCKSTEP_TEST_DEVICE");
+  if (asked == nullptr || std::string_view(asked) != "cuda") return at::kCPU;
+  kernels::cuda_plugin();  // brings LibTorch's CUDA part in
+  return at::Device(at::kCUDA, 0);
+}
+
+inline at::Generator generator(std::uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
+
+}  // namespace lockstep::test
