@@ -155,6 +155,7 @@ std::string suggestion_for_flag(std::string_view flag) {
   std::vector<std::string> candidates = {"--config", "--help"};
   for (const Option& option : options()) {
     for (const std::string_view known : option.about.flags) {
+      if (!known.starts_with("--")) continue;
       candidates.emplace_back(known);
       if (option.kind == Kind::boolean) candidates.push_back(fmt::format("--no-{}", known.substr(2)));
     }
