@@ -62,7 +62,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
-  const int limit = std::max<int>(2, static_cast<int>(word.size()) / 3);
+  const int limit = word.size() <= 3 ? 1 : std::max<int>(2, static_cast<int>(word.size()) / 3);  // two edits make any short word any other
   std::optional<std::string> best;
   int best_distance = limit + 1;
   for (const std::string& candidate : candidates) {

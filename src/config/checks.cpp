@@ -28,6 +28,7 @@ class Checker {
   explicit Checker(const Settings& settings) : settings_(settings), config_(settings.values) {}
 
   std::vector<std::string> run() {
+    names();
     heads();
     lengths();
     steps();
@@ -49,6 +50,16 @@ class Checker {
       break;
     }
     broken_.push_back(where + fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  void names() {
+    if (config_.name.find('/') != std::string::npos || config_.name == "." || config_.name == "..") {
+      broken({"name"}, "name = {} must be the name of one folder. Use --output for the folder that holds it.", config_.name);
+    }
+    if (config_.model.name.empty() || config_.model.name.find('/') != std::string::npos) {
+      broken({"model.name"}, "model.name = \"{}\" must be a name without /, because run folders carry it. For example nano.", config_.model.name);
+    }
+    if (config_.output.empty()) broken({"output"}, "output is empty. Name a folder, for example runs.");
   }
 
   void heads() {
@@ -112,7 +123,7 @@ class Checker {
       broken({"data.kind"}, "data.kind = {} needs a file. Give --data FILE, or set data.path.", name_of(d.kind));
     }
     if ((d.kind == DataKind::stories || d.kind == DataKind::random) && !d.path.empty()) {
-      broken({"data.path", "data.kind"}, "data.kind = {} is made, not read, but data.path = {} is set. Remove one of them.", name_of(d.kind), d.path);
+      broken({"data.path", "data.kind"}, "data.kind = {} is made, not read, but data.path = {} is set. Set data.kind=auto to read the file, or remove data.path.", name_of(d.kind), d.path);
     }
     if (d.token_type == TokenType::u16 && config_.model.vocab_size > 65536) {
       broken({"data.token_type", "model.vocab_size"},

@@ -38,17 +38,32 @@ void check_json(const std::string& text, const std::string& name) {
     const auto line = 1 + std::count(text.begin(), end, '\n') - (end != text.begin() && *(end - 1) == '\n' ? 1 : 0);
     const std::string said = error.what();
     const std::size_t detail = said.find("syntax error");
-    throw base::usage_error("config", "{}:{}: not valid JSON: {}. Check commas, quotes and brackets around line {}.", name, line,
-                            detail == said.npos ? said : said.substr(detail), line);
+    throw base::usage_error("config", "{}:{}: not valid JSON: {}. Check commas, quotes and brackets.", name, line,
+                            detail == said.npos ? said : said.substr(detail));
   }
+}
+
+// The parser's words, in ours.
+std::string yaml_complaint(const std::string& said) {
+  static const std::pair<std::string_view, std::string_view> words[] = {
+      {"illegal map value", "a key stands where none can: the line is indented too far, or has a colon too many"},
+      {"end of map not found", "the line is indented unlike the keys above it"},
+      {"end of sequence not found", "the line is indented unlike the items above it"},
+      {"end of sequence flow not found", "a [ is never closed"},
+      {"end of map flow not found", "a { is never closed"},
+      {"illegal EOF in scalar", "a quote is never closed"},
+  };
+  for (const auto& [theirs, ours] : words) {
+    if (said == theirs) return std::string(ours);
+  }
+  return said;
 }
 
 base::UserError yaml_error(const YAML::ParserException& error, const std::string& text, const std::string& name) {
   const int line = error.mark.line + 1;
   const bool tab = line_text(text, line).substr(0, line_text(text, line).find_first_not_of(" \t")).find('\t') != std::string::npos;
-  return base::usage_error("config", "{}:{}: not valid YAML: {} (column {}). {}", name, line, error.msg, error.mark.column + 1,
-                           tab ? "Indent with spaces, not tabs."
-                               : fmt::format("Check the indentation, colons and quotes around line {}.", line));
+  return base::usage_error("config", "{}:{}: not valid YAML at column {}: {}.", name, line, error.mark.column + 1,
+                           tab ? "a tab; indent with spaces" : yaml_complaint(error.msg));
 }
 
 Written written_of(const YAML::Node& node) {
@@ -79,7 +94,7 @@ Written written_of(const YAML::Node& node) {
 // Walks the tree. A map under the name of a section opens it; any other map is a value, which its option then refuses.
 class Flattener {
  public:
-  Flattener(std::string name, FileContent& content) : name_(std::move(name)), sections_(section_names()), content_(content) {}
+  explicit Flattener(FileContent& content) : sections_(section_names()), content_(content) {}
 
   void walk(const YAML::Node& map, const std::string& prefix) {
     std::map<std::string, int> seen;
@@ -116,9 +131,8 @@ class Flattener {
     }
   }
 
-  void problem(int line, const std::string& text) { content_.problems.push_back(fmt::format("{}:{}: {}", name_, line, text)); }
+  void problem(int line, std::string text) { content_.problems.push_back({line, std::move(text)}); }
 
-  std::string name_;
   std::vector<std::string> sections_;
   FileContent& content_;
 };
@@ -165,7 +179,7 @@ FileContent parse_config_text(const std::string& text, const std::string& name) 
     throw base::usage_error("config", "{}:{}: must be sections of keys, such as `trainer:` with `learning_rate: 3e-4` below it.", name,
                             line_of(documents[0]));
   }
-  Flattener(name, content).walk(documents[0], "");
+  Flattener(content).walk(documents[0], "");
   return content;
 }
 

@@ -16,9 +16,15 @@ struct FileEntry {
   int line;  // from 1
 };
 
+// A mistake in a file: what is wrong and the fix, without the place.
+struct FileProblem {
+  int line;
+  std::string text;
+};
+
 struct FileContent {
   std::vector<FileEntry> entries;
-  std::vector<std::string> problems;  // each with its file and line
+  std::vector<FileProblem> problems;
 };
 
 // Throws UserError when the file cannot be read at all (missing, a folder, not text, broken syntax).

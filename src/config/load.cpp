@@ -1,5 +1,7 @@
 // Putting the layers together: defaults, then the file, then the environment, then the command line, with every mistake collected.
 #include <algorithm>
+#include <limits>
+#include <map>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -48,10 +50,17 @@ class Loader {
   void file() {
     if (!request_.file) return;
     const FileContent content = read_config_file(*request_.file);
-    problems_ = content.problems;
+    const auto place = [&](int line) { return fmt::format("{}:{}", request_.file->string(), line); };
     std::map<const Option*, const FileEntry*> set_by;
+    auto problem = content.problems.begin();  // both lists are in the order of lines
+    const auto problems_up_to = [&](int line) {
+      for (; problem != content.problems.end() && problem->line <= line; ++problem) {
+        problems_.push_back(fmt::format("{}: {}", place(problem->line), problem->text));
+      }
+    };
     for (const FileEntry& entry : content.entries) {
-      const std::string where = fmt::format("{}:{}", request_.file->string(), entry.line);
+      problems_up_to(entry.line);
+      const std::string where = place(entry.line);
       const Option* option = take({entry.key, entry.written, Origin::file, where});
       if (option == nullptr) continue;
       const auto [first, fresh] = set_by.emplace(option, &entry);
@@ -60,6 +69,7 @@ class Loader {
                                         first->second->line, option->key));
       }
     }
+    problems_up_to(std::numeric_limits<int>::max());
   }
 
   void environment() {
@@ -67,7 +77,7 @@ class Loader {
     for (const Option& option : options()) known.emplace(environment_name(option), &option);
     for (const auto& [name, value] : request_.environment) {
       if (const auto found = known.find(name); found != known.end()) {
-        take({std::string(found->second->key), {.text = value}, Origin::environment, name});
+        if (!value.empty()) take({std::string(found->second->key), {.text = value}, Origin::environment, name});
       } else if (belongs_to_a_section(name)) {
         unknown_variable(name, known);
       }
@@ -157,7 +167,8 @@ class Loader {
     if (option.kind == Kind::boolean) return "";
     std::string example(option.about.example);
     if (example.empty()) example = write_value(option, option.get(RunConfig{}));
-    return fmt::format(" For example {}.", example);
+    const std::string_view empty = option.kind == Kind::text ? "nothing" : option.kind == Kind::integers ? "[]" : "0";
+    return fmt::format(" For example {}{}.", example, option.about.zero.empty() ? "" : fmt::format("; {} means {}", empty, option.about.zero));
   }
 
   // What may be left out of the model's shape and of the data's, so that everyone downstream sees whole numbers.

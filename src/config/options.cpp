@@ -152,17 +152,18 @@ std::string suggestion_for_key(std::string_view spelled) {
 }
 
 std::string suggestion_for_flag(std::string_view flag) {
-  std::vector<std::string> candidates = {"--config", "--help"};
+  std::vector<std::string> candidates = {"config", "help"};
   for (const Option& option : options()) {
     for (const std::string_view known : option.about.flags) {
-      candidates.emplace_back(known);
-      if (option.kind == Kind::boolean) candidates.push_back(fmt::format("--no-{}", known.substr(2)));
+      if (!known.starts_with("--")) continue;
+      candidates.emplace_back(known.substr(2));
+      if (option.kind == Kind::boolean) candidates.push_back(fmt::format("no-{}", known.substr(2)));
     }
   }
-  std::string hyphened(flag);
-  std::replace(hyphened.begin(), hyphened.end(), '_', '-');
-  if (const auto best = base::nearest(hyphened, candidates)) return did_you_mean(*best);
-  return suggestion_for_key(underscored(flag.substr(std::min(flag.find_first_not_of('-'), flag.size()))));
+  std::string name(flag.substr(std::min(flag.find_first_not_of('-'), flag.size())));
+  std::replace(name.begin(), name.end(), '_', '-');
+  if (const auto best = base::nearest(name, candidates)) return did_you_mean("--" + *best);
+  return suggestion_for_key(underscored(name));
 }
 
 std::string environment_name(const Option& option) {

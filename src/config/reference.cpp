@@ -69,7 +69,7 @@ std::string other_spellings(const Option& option) {
 std::string explain_option(const Option& option) {
   std::string text = fmt::format("{}\n  {}\n", option.key, option.about.says);
   const auto line = [&](std::string_view label, const std::string& value) {
-    if (!value.empty()) text += fmt::format("  {:<12} {}\n", label, value);
+    if (!value.empty()) text += fmt::format("  {:<16} {}\n", label, value);
   };
   line("type", type_and_range(option));
   line("spellings", other_spellings(option));
@@ -82,13 +82,15 @@ std::string explain_option(const Option& option) {
     line(empty ? "empty" + words : "0" + words, std::string(option.about.zero));
   }
   const std::string example = option.about.example.empty() ? write_value(option, option.get(RunConfig{})) : std::string(option.about.example);
-  if (option.section().empty()) {
-    line("in a file", fmt::format("{}: {}", option.leaf(), example));
-  } else {
-    line("in a file", fmt::format("{}: {{ {}: {} }}", option.section(), option.leaf(), example));
+  std::string in_file = fmt::format("{}: {}", option.leaf(), example);
+  for (std::string_view section = option.section(); !section.empty();) {
+    const std::size_t dot = section.rfind('.');
+    in_file = fmt::format("{}: {{ {} }}", section.substr(dot + 1), in_file);
+    section = dot == section.npos ? std::string_view() : section.substr(0, dot);
   }
+  line("in a file", in_file);
   std::string bare = example;
-  if (option.kind == Kind::integers) bare = base::trim(bare.substr(1, bare.size() - 2)), bare.erase(std::remove(bare.begin(), bare.end(), ' '), bare.end());
+  if (option.kind == Kind::integers) std::erase_if(bare, [](char c) { return c == '[' || c == ']' || c == ' '; });
   line("typed", fmt::format("{}={}", option.key, bare));
   line("flag", joined(option.about.flags, ", "));
   if (option.kind == Kind::boolean && !option.about.flags.empty()) line("", fmt::format("--no-{}", option.about.flags[0].substr(2)));

@@ -173,7 +173,7 @@ std::string rule_of(const Option& option) {
     case Kind::number: return fmt::format("must be a number{}", limits);
     case Kind::choice: return fmt::format("must be {}", choice_list(option.choices, ", ", " or "));
     case Kind::text: return "must be a text";
-    case Kind::integers: return fmt::format("must be a list of whole numbers such as {}{}", option.about.example, words);
+    case Kind::integers: return fmt::format("must be a list of whole numbers{}", words);
   }
   return {};
 }
