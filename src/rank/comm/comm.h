@@ -56,6 +56,10 @@ class Group {
   // Seconds this process has spent waiting for operations of this group since the last call.
   double take_waiting_seconds() const;
 
+  // For World: the device barriers run on, and marking in the page what has finished unwaited.
+  void watch_on(at::Device device);
+  void mark_finished() const;
+
  private:
   struct State;
   Work stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, std::function<Work()> start) const;
@@ -97,6 +101,8 @@ class World {
   Place place_;
   config::Backend backend_;
   at::Device device_;
+  struct Connection;
+  std::unique_ptr<Connection> connection_;
   std::optional<Group> everyone_;
 };
 

@@ -1,0 +1,3 @@
+// Named by ProcessGroupGloo.hpp; all types stand in gloo/context.h.
+#pragma once
+#include <gloo/context.h>

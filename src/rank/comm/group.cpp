@@ -1,0 +1,111 @@
+// Names, numbers and words around a transport's operations.
+#include <mutex>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "rank/comm/group_state.h"
+#include "rank/comm/transport.h"
+
+namespace lockstep::comm {
+
+void Work::wait() {
+  if (wait_) std::exchange(wait_, nullptr)();
+}
+
+Group::Group(std::string name, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page)
+    : name_(std::move(name)), transport_(std::move(transport)), state_(std::make_shared<State>()) {
+  state_->page = std::move(page);
+}
+
+int Group::rank() const { return transport_->rank(); }
+int Group::size() const { return transport_->size(); }
+
+Work Group::stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, std::function<Work()> start) const {
+  const std::uint64_t sequence = ++state_->sequence;
+  const int slot = state_->page->stamp(name_, kind, what, sequence, payload.nbytes());
+  auto failed = [name = name_, kind = std::string(kind), what = std::string(what), sequence, rank = rank()](const std::exception& error) {
+    std::string_view reason = error.what();
+    reason = reason.substr(0, reason.find('\n'));
+    return base::run_error("comm", "rank {}: {} {} of group {} ({}) failed: {}", rank, kind, sequence, name, what, reason);
+  };
+  Work work;
+  try {
+    work = start();
+  } catch (const std::exception& error) {
+    throw failed(error);
+  }
+  if (work.finished()) {
+    state_->page->mark(slot, sequence, record::OperationState::finished);
+    return work;
+  }
+  // Both the waiting thread and the watcher hold the transport's work.
+  auto shared = std::make_shared<Work>(std::move(work));
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->in_flight.push_back({slot, sequence, shared});
+  }
+  auto wait = [state = state_, slot, sequence, shared, failed] {
+    state->page->mark(slot, sequence, record::OperationState::waited_for);
+    const std::int64_t start_ns = base::now_ns();
+    try {
+      shared->wait();
+    } catch (const std::exception& error) {
+      throw failed(error);
+    }
+    {
+      std::lock_guard lock(state->mutex);
+      state->waiting_seconds += base::seconds_since(start_ns);
+    }
+    if (shared->finished()) state->page->mark(slot, sequence, record::OperationState::finished);
+  };
+  return Work(std::move(wait), [shared] { return shared->finished(); });
+}
+
+Work Group::all_reduce(const at::Tensor& tensor, Reduce op, std::string_view what) const {
+  return stamped("all_reduce", what, tensor, [&] { return transport_->all_reduce(tensor, op); });
+}
+Work Group::broadcast(const at::Tensor& tensor, int root, std::string_view what) const {
+  return stamped("broadcast", what, tensor, [&] { return transport_->broadcast(tensor, root); });
+}
+Work Group::all_gather(const at::Tensor& whole, const at::Tensor& mine, std::string_view what) const {
+  base::check(whole.numel() == mine.numel() * size(), "all_gather: whole must hold size() times mine");
+  return stamped("all_gather", what, mine, [&] { return transport_->all_gather(whole, mine); });
+}
+Work Group::reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op, std::string_view what) const {
+  base::check(whole.numel() == mine.numel() * size(), "reduce_scatter: whole must hold size() times mine");
+  return stamped("reduce_scatter", what, whole, [&] { return transport_->reduce_scatter(mine, whole, op); });
+}
+Work Group::all_to_all(const at::Tensor& received, const at::Tensor& sent, std::string_view what) const {
+  return stamped("all_to_all", what, sent, [&] { return transport_->all_to_all(received, sent); });
+}
+Work Group::send(const at::Tensor& tensor, int to, std::string_view what) const {
+  return stamped("send", what, tensor, [&] { return transport_->send(tensor, to); });
+}
+Work Group::recv(const at::Tensor& tensor, int from, std::string_view what) const {
+  return stamped("recv", what, tensor, [&] { return transport_->recv(tensor, from); });
+}
+
+void Group::barrier(std::string_view what) const {
+  const at::Tensor token = at::zeros({1}, at::TensorOptions().device(state_->device).dtype(at::kFloat));
+  stamped("barrier", what, token, [&] { return transport_->all_reduce(token, Reduce::sum); }).wait();
+  // On a device wait() only orders streams; a barrier is for the host.
+  if (!token.is_cpu()) token.cpu();
+}
+
+double Group::take_waiting_seconds() const {
+  std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->waiting_seconds, 0.0);
+}
+
+void Group::watch_on(at::Device device) { state_->device = device; }
+
+void Group::mark_finished() const {
+  std::lock_guard lock(state_->mutex);
+  std::erase_if(state_->in_flight, [&](const State::InFlight& operation) {
+    const bool done = operation.work->finished();
+    if (done) state_->page->mark(operation.slot, operation.sequence, record::OperationState::finished);
+    return done;
+  });
+}
+
+}  // namespace lockstep::comm

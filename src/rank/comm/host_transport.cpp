@@ -1,0 +1,142 @@
+// Device tensors averaged through host memory: works for any mix of devices, overlaps with compute from a thread of its own.
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "rank/comm/transport.h"
+
+namespace lockstep::comm {
+namespace {
+
+// One operation's progress, shared by the thread that runs it and whoever waits.
+struct Ticket {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::exception_ptr error;
+
+  void finish(std::exception_ptr failure) {
+    std::lock_guard lock(mutex);
+    done = true;
+    error = std::move(failure);
+    changed.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done; });
+    if (error) std::rethrow_exception(error);
+  }
+};
+
+class HostTransport : public Transport {
+ public:
+  HostTransport(std::shared_ptr<Transport> host, at::Device device) : host_(std::move(host)), device_(device), thread_([this] { run(); }) {}
+  ~HostTransport() override { stop(); }
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+
+  Work all_reduce(const at::Tensor& tensor, Reduce op) override {
+    return queue(tensor, tensor, [this, op](at::Tensor& out, const at::Tensor&) { host_->all_reduce(out, op).wait(); });
+  }
+  Work broadcast(const at::Tensor& tensor, int root) override {
+    return queue(tensor, tensor, [this, root](at::Tensor& out, const at::Tensor&) { host_->broadcast(out, root).wait(); });
+  }
+  Work all_gather(const at::Tensor& whole, const at::Tensor& mine) override {
+    return queue(whole, mine, [this](at::Tensor& out, const at::Tensor& in) { host_->all_gather(out, in).wait(); });
+  }
+  Work reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op) override {
+    return queue(mine, whole, [this, op](at::Tensor& out, const at::Tensor& in) { host_->reduce_scatter(out, in, op).wait(); });
+  }
+  Work all_to_all(const at::Tensor& received, const at::Tensor& sent) override {
+    return queue(received, sent, [this](at::Tensor& out, const at::Tensor& in) { host_->all_to_all(out, in).wait(); });
+  }
+  Work send(const at::Tensor& tensor, int to) override {
+    return queue(tensor, tensor, [this, to](at::Tensor& out, const at::Tensor&) { host_->send(out, to).wait(); });
+  }
+  Work recv(const at::Tensor& tensor, int from) override {
+    return queue(tensor, tensor, [this, from](at::Tensor& out, const at::Tensor&) { host_->recv(out, from).wait(); });
+  }
+  void shut_down() override {
+    stop();
+    host_->shut_down();
+  }
+
+ private:
+  using Operation = std::function<void(at::Tensor& out, const at::Tensor& in)>;
+
+  Work queue(const at::Tensor& out, const at::Tensor& in, Operation operation) {
+    auto ticket = std::make_shared<Ticket>();
+    auto ready = std::make_shared<c10::Event>(device_.type());
+    ready->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+    auto job = [this, out, in, operation = std::move(operation), ticket, ready] {
+      std::exception_ptr failure;
+      try {
+        ready->synchronize();
+        at::Tensor host_in = in.to(at::kCPU);
+        at::Tensor host_out = out.is_same(in) ? host_in : at::empty(out.sizes(), out.options().device(at::kCPU));
+        operation(host_out, host_in);
+        out.copy_(host_out);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      ticket->finish(std::move(failure));
+    };
+    {
+      std::lock_guard lock(mutex_);
+      jobs_.push_back(std::move(job));
+    }
+    changed_.notify_one();
+    return Work([ticket] { ticket->wait(); }, [ticket] {
+      std::lock_guard lock(ticket->mutex);
+      return ticket->done;
+    });
+  }
+
+  void run() {
+    // A stream of its own: copies must not queue behind the backward pass that is still running.
+    const c10::impl::VirtualGuardImpl guard(device_.type());
+    guard.setDevice(device_);
+    guard.exchangeStream(guard.getStreamFromGlobalPool(device_));
+    while (true) {
+      std::function<void()> job;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+        if (jobs_.empty()) return;
+        job = std::move(jobs_.front());
+        jobs_.pop_front();
+      }
+      job();
+    }
+  }
+
+  void stop() {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  std::shared_ptr<Transport> host_;
+  at::Device device_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::shared_ptr<Transport> make_host_transport(std::shared_ptr<Transport> host, at::Device device) {
+  return std::make_shared<HostTransport>(std::move(host), device);
+}
+
+}  // namespace lockstep::comm

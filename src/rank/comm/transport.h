@@ -1,0 +1,48 @@
+// What carries a Group's bytes. One class a way of talking; Group above adds names, numbers and deadlines' words.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <memory>
+
+#include "rank/comm/comm.h"
+
+namespace c10d {
+class Backend;
+class Store;
+}  // namespace c10d
+
+namespace lockstep::comm {
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual Work all_reduce(const at::Tensor& tensor, Reduce op) = 0;
+  virtual Work broadcast(const at::Tensor& tensor, int root) = 0;
+  virtual Work all_gather(const at::Tensor& whole, const at::Tensor& mine) = 0;
+  virtual Work reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op) = 0;
+  virtual Work all_to_all(const at::Tensor& received, const at::Tensor& sent) = 0;
+  virtual Work send(const at::Tensor& tensor, int to) = 0;
+  virtual Work recv(const at::Tensor& tensor, int from) = 0;
+  virtual void shut_down() {}
+};
+
+// A group of one: every operation is already done.
+std::shared_ptr<Transport> make_single_transport();
+// Any c10d backend: Gloo for host tensors, NCCL for device tensors.
+std::shared_ptr<Transport> make_backend_transport(c10::intrusive_ptr<c10d::Backend> backend);
+// Device tensors through host memory: copies out, lets `host` do the operation, copies back. In order, on a thread of its own.
+std::shared_ptr<Transport> make_host_transport(std::shared_ptr<Transport> host, at::Device device);
+
+c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s);
+// From the CUDA plug-in; throws UserError where this build has no NCCL.
+c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s,
+                                            at::Device device);
+
+// The key-value store ranks meet at: rank 0 serves it, or torchrun's agent does.
+c10::intrusive_ptr<c10d::Store> open_store(const Place& place, double timeout_s);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,113 @@
+// Connects this process to all others: place, store, backend, the group of everyone and the thread that watches it.
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "rank/comm/transport.h"
+
+namespace lockstep::comm {
+namespace {
+
+int integer_from(const char* variable, int otherwise) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return otherwise;
+  const auto value = base::parse_integer(text);
+  if (!value) throw base::usage_error("comm", "{}={} is not a whole number.", variable, text);
+  return static_cast<int>(*value);
+}
+
+config::Backend choose(config::Backend asked, const World::Options& options) {
+  const bool on_gpu = options.device.is_cuda();
+  if (options.place.world_size == 1) return config::Backend::single;
+  if (asked == config::Backend::single) {
+    throw base::usage_error("comm", "--sync-backend single is for one rank, but there are {}. Use auto, nccl, gloo or cpu, or --ranks 1.",
+                            options.place.world_size);
+  }
+  if (asked == config::Backend::nccl && !on_gpu) {
+    throw base::usage_error("comm", "--sync-backend nccl needs GPUs, but this rank is on {}. Use gloo, or leave it out.", options.device.str());
+  }
+  if (asked != config::Backend::automatic) return asked;
+  return on_gpu ? config::Backend::nccl : config::Backend::gloo;
+}
+
+}  // namespace
+
+Place place_from_environment() {
+  Place place;
+  place.rank = integer_from("RANK", 0);
+  place.world_size = integer_from("WORLD_SIZE", 1);
+  place.local_rank = integer_from("LOCAL_RANK", place.rank);
+  place.local_world_size = integer_from("LOCAL_WORLD_SIZE", place.world_size);
+  place.master_port = integer_from("MASTER_PORT", 29500);
+  if (const char* address = std::getenv("MASTER_ADDR")) place.master_addr = address;
+  if (place.rank < 0 || place.rank >= place.world_size) {
+    throw base::usage_error("comm", "RANK={} is not within WORLD_SIZE={}.", place.rank, place.world_size);
+  }
+  return place;
+}
+
+struct World::Connection {
+  c10::intrusive_ptr<c10d::Store> store;
+  std::shared_ptr<Transport> transport;
+  std::atomic<bool> stopping = false;
+  std::thread watcher;
+};
+
+World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
+    : place_(options.place), backend_(choose(options.backend, options)), device_(options.device), connection_(std::make_unique<Connection>()) {
+  if (backend_ == config::Backend::single) {
+    connection_->transport = make_single_transport();
+  } else {
+    connection_->store = open_store(place_, options.timeout_s);
+    if (backend_ == config::Backend::nccl) {
+      try {
+        connection_->transport = make_backend_transport(make_nccl(connection_->store, place_, options.timeout_s, device_));
+      } catch (const base::UserError& error) {
+        if (options.backend == config::Backend::nccl) throw;
+        base::log_warning("{} Falling back to --sync-backend cpu (through host memory).", error.what());
+        backend_ = config::Backend::cpu;
+      }
+    }
+    if (!connection_->transport) {
+      connection_->transport = make_backend_transport(make_gloo(connection_->store, place_, options.timeout_s));
+      // Gloo's own device path copies through the host as well, but blocks the stream while it does.
+      if (!device_.is_cpu()) connection_->transport = make_host_transport(connection_->transport, device_);
+    }
+  }
+  everyone_.emplace("world", connection_->transport, std::move(page));
+  everyone_->watch_on(device_);
+  connection_->watcher = std::thread([this] {
+    while (!connection_->stopping) {
+      everyone_->mark_finished();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+}
+
+World::~World() {
+  connection_->stopping = true;
+  connection_->watcher.join();
+  // Rank 0 serves the store: it leaves last, or the others' goodbyes fail.
+  try {
+    connection_->transport->shut_down();
+    if (connection_->store) {
+      connection_->store->add("left", 1);
+      if (place_.rank == 0) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+        while (connection_->store->add("left", 0) < place_.world_size && std::chrono::steady_clock::now() < deadline) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        }
+      }
+    }
+  } catch (const std::exception& error) {
+    base::log_debug("while leaving the world: {}", error.what());
+  }
+}
+
+}  // namespace lockstep::comm
