@@ -45,6 +45,8 @@ class Group {
   const std::string& name() const { return name_; }
 
   Work all_reduce(const at::Tensor& tensor, Reduce op, std::string_view what) const;
+  // The same, summed in another precision than the tensor's own.
+  Work all_reduce_as(at::ScalarType precision, const at::Tensor& tensor, Reduce op, std::string_view what) const;
   Work broadcast(const at::Tensor& tensor, int root, std::string_view what) const;
   Work all_gather(const at::Tensor& whole, const at::Tensor& mine, std::string_view what) const;                 // whole: size() times mine
   Work reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op, std::string_view what) const;  // whole: size() times mine

@@ -64,6 +64,17 @@ Work Group::stamped(std::string_view kind, std::string_view what, const at::Tens
 Work Group::all_reduce(const at::Tensor& tensor, Reduce op, std::string_view what) const {
   return stamped("all_reduce", what, tensor, [&] { return transport_->all_reduce(tensor, op); });
 }
+Work Group::all_reduce_as(at::ScalarType precision, const at::Tensor& tensor, Reduce op, std::string_view what) const {
+  if (size() == 1 || tensor.scalar_type() == precision) return all_reduce(tensor, op, what);
+  const at::Tensor staged = tensor.to(precision);
+  auto work = std::make_shared<Work>(all_reduce(staged, op, what));
+  return Work(
+      [work, staged, tensor] {
+        work->wait();
+        tensor.copy_(staged);
+      },
+      [work] { return work->finished(); });
+}
 Work Group::broadcast(const at::Tensor& tensor, int root, std::string_view what) const {
   return stamped("broadcast", what, tensor, [&] { return transport_->broadcast(tensor, root); });
 }

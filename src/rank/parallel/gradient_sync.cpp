@@ -1,0 +1,109 @@
+// Cuts the gradient buffer into buckets and starts each as soon as its last gradient is written.
+#include "rank/parallel/gradient_sync.h"
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace lockstep::parallel {
+
+GradientSync::GradientSync(const at::Tensor& gradients, std::vector<model::Unit*> units, const config::ParallelConfig& options)
+    : units_(std::move(units)), options_(options) {
+  const auto bytes = static_cast<std::int64_t>(options.bucket_cap_mb * 1024 * 1024);
+  // Whole vector registers and cache lines on either side of a cut.
+  const std::int64_t elements = std::max<std::int64_t>(bytes / gradients.element_size() / 256 * 256, 256);
+  make_buckets(gradients, elements);
+}
+
+GradientSync::~GradientSync() {
+  for (model::Unit* unit : units_) unit->listen(nullptr);
+}
+
+void GradientSync::make_buckets(const at::Tensor& gradients, std::int64_t bucket_elements) {
+  // A reduction is element by element, so cuts need not fall between parameters: equal slices keep the link busy evenly.
+  const std::int64_t count = (gradients.numel() + bucket_elements - 1) / bucket_elements;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t begin = i * bucket_elements;
+    buckets_.push_back({gradients.narrow(0, begin, std::min(bucket_elements, gradients.numel() - begin)), "", 0});
+  }
+  std::vector<std::pair<std::string, std::string>> span(buckets_.size());  // first and last unit of each bucket
+  std::int64_t unit_begin = 0;
+  for (model::Unit* unit : units_) {
+    base::check(unit->gradients().data_ptr() == gradients.narrow(0, unit_begin, unit->elements()).data_ptr(),
+                "units' gradients lie in the shared buffer in the order of completion");
+    const std::int64_t unit_end = unit_begin + unit->elements();
+    for (std::size_t b = unit_begin / bucket_elements; b <= static_cast<std::size_t>((unit_end - 1) / bucket_elements); ++b) {
+      if (span[b].first.empty()) span[b].first = unit->name();
+      span[b].second = unit->name();
+    }
+    for (std::size_t i = 0; i < unit->spec().leaves.size(); ++i) {
+      const std::int64_t begin = unit_begin + unit->offset(i);
+      const std::int64_t end = begin + unit->spec().leaves[i].elements();
+      leaves_.push_back({unit, i, static_cast<std::size_t>(begin / bucket_elements), static_cast<std::size_t>((end - 1) / bucket_elements)});
+      for (std::size_t b = leaves_.back().first_bucket; b <= leaves_.back().last_bucket; ++b) ++buckets_[b].leaves;
+    }
+    const std::size_t first_leaf = leaves_.size() - unit->spec().leaves.size();
+    unit->listen([this, first_leaf](std::size_t leaf) { leaf_ready(first_leaf + leaf); });
+    unit_begin = unit_end;
+  }
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    buckets_[b].what = span[b].first == span[b].second ? fmt::format("gradients of {}", span[b].first)
+                                                       : fmt::format("gradients of {} to {}", span[b].first, span[b].second);
+  }
+}
+
+void GradientSync::arm(const comm::Group& group) {
+  group_ = &group;
+  next_ = 0;
+  works_.clear();
+  pending_.resize(buckets_.size());
+  for (std::size_t b = 0; b < buckets_.size(); ++b) pending_[b] = buckets_[b].leaves;
+  for (Leaf& leaf : leaves_) leaf.ready = false;
+}
+
+void GradientSync::leaf_ready(std::size_t index) {
+  if (group_ == nullptr) return;  // an accumulation micro-step: nothing is reduced yet
+  Leaf& leaf = leaves_[index];
+  base::check(!leaf.ready, "a leaf's gradient is announced once a micro-step");
+  leaf.ready = true;
+  for (std::size_t b = leaf.first_bucket; b <= leaf.last_bucket; ++b) --pending_[b];
+  start_complete_buckets();
+}
+
+void GradientSync::start_complete_buckets() {
+  // In one fixed order on every rank, whatever order gradients came in.
+  while (next_ < buckets_.size() && pending_[next_] == 0) start(buckets_[next_++]);
+}
+
+void GradientSync::start(Bucket& bucket) {
+  const at::ScalarType precision = options_.reduce_dtype == config::ReduceDType::f32 ? at::kFloat : bucket.gradients.scalar_type();
+  works_.push_back(group_->all_reduce_as(precision, bucket.gradients, comm::Reduce::sum, bucket.what));
+}
+
+std::vector<std::string> GradientSync::missing() const {
+  std::vector<std::string> names;
+  for (const Leaf& leaf : leaves_) {
+    if (leaf.ready) continue;
+    for (const model::Piece& piece : leaf.unit->spec().leaves[leaf.index].pieces) names.push_back(piece.name);
+  }
+  return names;
+}
+
+void GradientSync::finish(const comm::Group& group) {
+  base::check(group_ == &group, "finish() follows arm() with the same group");
+  if (next_ < buckets_.size()) {
+    if (const auto names = missing(); !names.empty() && !options_.find_unused_parameters) {
+      group_ = nullptr;
+      throw base::run_error("parallel",
+                            "rank {}: {} parameters got no gradient in this step: {}. If the model leaves them out on purpose, set "
+                            "parallel.find_unused_parameters=true; otherwise they are not connected to the loss.",
+                            group.rank(), names.size(), base::join(std::span(names).first(std::min<std::size_t>(names.size(), 8)), ", "));
+    }
+    // Unused parameters contribute what their buffer holds: zero, or the earlier micro-steps' sum.
+    while (next_ < buckets_.size()) start(buckets_[next_++]);
+  }
+  for (comm::Work& work : works_) work.wait();
+  works_.clear();
+  group_ = nullptr;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,62 @@
+// Sums gradients over ranks while backward still runs: buckets start in order of completion, one sync a step.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "rank/comm/comm.h"
+#include "rank/model/unit.h"
+
+namespace lockstep::parallel {
+
+// Listens to the units it is given; they and their gradient buffer must outlive it. One thread.
+class GradientSync {
+ public:
+  // gradients: one buffer that holds all units' gradients, in the order of `units`, which is the order backward completes them.
+  GradientSync(const at::Tensor& gradients, std::vector<model::Unit*> units, const config::ParallelConfig& options);
+  ~GradientSync();
+  GradientSync(const GradientSync&) = delete;
+
+  // Collective. Before the last micro-step's backward: from now on each complete bucket is reduced at once.
+  void arm(const comm::Group& group);
+  // Collective. Starts what is left and waits for all. A parameter without a gradient is an error that names it,
+  // unless parallel.find_unused_parameters says that this is meant.
+  void finish(const comm::Group& group);
+
+  struct Bucket {
+    at::Tensor gradients;  // slice of the buffer
+    std::string what;      // "gradients of block 14"
+    int leaves = 0;        // how many leaves overlap it
+  };
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+
+ private:
+  struct Leaf {
+    const model::Unit* unit;
+    std::size_t index;
+    std::size_t first_bucket, last_bucket;
+    bool ready = false;
+  };
+  void make_buckets(const at::Tensor& gradients, std::int64_t bucket_elements);
+  void leaf_ready(std::size_t leaf);
+  void start_complete_buckets();
+  void start(Bucket& bucket);
+  std::vector<std::string> missing() const;
+
+  std::vector<model::Unit*> units_;
+  config::ParallelConfig options_;
+  std::vector<Bucket> buckets_;
+  std::vector<Leaf> leaves_;
+  // While armed:
+  const comm::Group* group_ = nullptr;
+  std::vector<int> pending_;  // per bucket: leaves still to come
+  std::size_t next_ = 0;      // buckets before this one have started
+  std::vector<comm::Work> works_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,31 @@
+// Every rank holds the whole model: making the units, giving all ranks rank 0's weights, proving that they stay equal.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "rank/comm/comm.h"
+#include "rank/model/unit.h"
+
+namespace lockstep::parallel {
+
+// The model's units in forward order, and the one buffer their gradients share, in the order backward completes them.
+struct Replica {
+  std::vector<std::unique_ptr<model::Unit>> units;
+  at::Tensor gradients;
+
+  std::vector<model::Unit*> in_forward_order() const;
+  std::vector<model::Unit*> in_backward_order() const;
+  std::int64_t parameters() const;
+};
+Replica make_replica(std::vector<model::UnitSpec> specs, model::UnitStorage storage);
+
+// Collective. Afterwards every rank has rank 0's weights.
+void broadcast_weights(const comm::Group& group, const Replica& replica);
+
+// Collective. Throws on every rank, naming the unit and the ranks, if weights are not the same bits everywhere.
+void verify_equal(const comm::Group& group, const Replica& replica, std::int64_t step);
+
+}  // namespace lockstep::parallel
