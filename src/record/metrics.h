@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::record {
@@ -20,11 +21,11 @@ struct StepLine {
   double tokens_per_second = 0;
   double step_seconds = 0;
   double data_seconds = 0;
-  double communication_seconds = 0;  // not hidden behind compute
-  std::vector<std::int64_t> memory_bytes;  // peak, per rank
-  std::optional<double> mfu;               // none where the device's peak is unknown
-  std::int64_t skipped_steps = 0;          // so far, for numbers that were not finite
-  std::optional<double> loss_scale;        // f16 only
+  double communication_seconds = 0;             // not hidden behind compute
+  std::vector<std::int64_t> memory_bytes = {};  // peak, per rank
+  std::optional<double> mfu = {};               // none where the device's peak is unknown
+  std::int64_t skipped_steps = 0;               // so far, for numbers that were not finite
+  std::optional<double> loss_scale = {};        // f16 only
 };
 
 struct EvalLine {
@@ -33,22 +34,27 @@ struct EvalLine {
   std::int64_t eval_tokens = 0;
 };
 
+// One JSON object without a line end; "time" is now. Numbers that are not finite become null.
 std::string to_json_line(const StepLine& line);
 std::string to_json_line(const EvalLine& line);
 
-// Appends whole lines; a resumed run first drops lines past its step, so a step appears once.
+// Appends whole lines, from any thread. A resumed run first drops what lies past its step, so a step appears once; a run that starts
+// anew (step 0) drops all. Then comes {"event":"started","step":N}: readers know by it where this start's lines begin.
 class MetricsWriter {
  public:
   MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_at_step);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
   void write(const StepLine& line);
   void write(const EvalLine& line);
   // Any other event, as one JSON object: samples, checkpoints, messages.
   void write_event(std::string_view json_object);
 
  private:
-  std::FILE* file_ = nullptr;
+  std::filesystem::path path_;
+  std::mutex mutex_;
+  int file_ = -1;
 };
 
 }  // namespace lockstep::record
