@@ -1,2 +1,112 @@
-// The program `lockstep-worker`: one rank.
-int main() { return 0; }
+// The program `lockstep-worker`: one rank. `lockstep` starts it; its words go to the rank's log and page.
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <new>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "config/config.h"
+#include "rank/kernels/plugin.h"
+#include "rank/train/generate.h"
+#include "rank/train/run.h"
+#include "rank/train/stop_signal.h"
+
+namespace {
+
+using namespace lockstep;
+
+// "--name value" pairs after the verb.
+std::map<std::string, std::string> read_arguments(int argc, char** argv) {
+  std::map<std::string, std::string> values;
+  for (int i = 2; i + 1 < argc; i += 2) {
+    if (std::strncmp(argv[i], "--", 2) != 0) throw base::Bug(fmt::format("worker argument {} is not --name value", argv[i]));
+    values[argv[i] + 2] = argv[i + 1];
+  }
+  return values;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+at::Device open_device() {
+  const std::string name = environment("LOCKSTEP_DEVICE");
+  const at::Device device(name.empty() ? "cpu" : name);
+  if (device.is_cuda()) kernels::load_plugin(device);
+  return device;
+}
+
+void run_train(const std::map<std::string, std::string>& arguments, const std::shared_ptr<record::PageWriter>& page, const comm::Place& place) {
+  train::listen_for_stop();
+  const auto run = train::build_run({.config = config::load_resolved(arguments.at("config")),
+                                     .folder = arguments.at("run"),
+                                     .device = open_device(),
+                                     .place = place,
+                                     .page = page});
+  train::train(*run);
+  page->set_phase(record::Phase::done, run->progress.step);
+}
+
+void run_generate(const std::map<std::string, std::string>& arguments) {
+  const train::GenerateRequest request = train::parse_generate_request(arguments, open_device());
+  std::cout << train::generate(request) << std::endl;
+}
+
+// Exit code for an error, told to the page first: the launcher reports the first rank that failed, not the ones that noticed.
+int fail(record::PageWriter& page, base::ExitCode code, const std::string& text) {
+  page.set_failure(text, static_cast<int>(code));
+  base::log_error("{}", text);
+  // Others' failures show up as broken connections here. Waiting a moment lets the rank that failed first be seen first.
+  if (text.starts_with("[comm]")) std::this_thread::sleep_for(std::chrono::seconds(2));
+  return static_cast<int>(code);
+}
+
+int guarded(record::PageWriter& page, const std::function<void()>& body) {
+  try {
+    body();
+    return 0;
+  } catch (const base::UserError& error) {
+    return fail(page, error.code(), error.what());
+  } catch (const base::Bug& error) {
+    return fail(page, base::ExitCode::bug, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(page, base::ExitCode::machine, "[memory] the machine's memory is full. Lower trainer.batch_size or the number of ranks.");
+  } catch (const c10::OutOfMemoryError& error) {
+    return fail(page, base::ExitCode::machine,
+                fmt::format("[memory] the device's memory is full: {}. Lower trainer.batch_size (raise gradient_accumulation to keep the global batch) or "
+                            "data.seq_len.",
+                            error.what_without_backtrace()));
+  } catch (const c10::Error& error) {
+    return fail(page, base::ExitCode::bug, fmt::format("[libtorch] {}", error.what()));
+  } catch (const std::exception& error) {
+    return fail(page, base::ExitCode::bug, fmt::format("[worker] {}", error.what()));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string verb = argc > 1 ? argv[1] : "";
+  std::shared_ptr<record::PageWriter> page;
+  comm::Place place;
+  try {
+    place = comm::place_from_environment();
+    page = std::make_shared<record::PageWriter>(environment("LOCKSTEP_PAGE"), place.rank);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return static_cast<int>(base::ExitCode::usage);
+  }
+  base::set_log_prefix(fmt::format("rank {}", place.rank));
+  const int code = guarded(*page, [&] {
+    const auto arguments = read_arguments(argc, argv);
+    if (verb == "train") return run_train(arguments, page, place);
+    if (verb == "generate") return run_generate(arguments);
+    throw base::usage_error("worker", "lockstep-worker is started by lockstep; '{}' is not one of its verbs.", verb);
+  });
+  std::cout.flush();
+  // Not exit(): after a failure, destructors of connections would wait for ranks that are gone.
+  std::_Exit(code);
+}

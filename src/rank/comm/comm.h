@@ -38,11 +38,12 @@ class [[nodiscard]] Work {
 // `what` says what the bytes are ("gradients of block 14"); it shows up in stall reports and traces.
 class Group {
  public:
-  Group(std::string name, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page);
+  Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page);
 
   int rank() const;
   int size() const;
   const std::string& name() const { return name_; }
+  at::Device device() const;  // where this group's tensors live
 
   Work all_reduce(const at::Tensor& tensor, Reduce op, std::string_view what) const;
   // The same, summed in another precision than the tensor's own.
@@ -58,8 +59,7 @@ class Group {
   // Seconds this process has spent waiting for operations of this group since the last call.
   double take_waiting_seconds() const;
 
-  // For World: the device barriers run on, and marking in the page what has finished unwaited.
-  void watch_on(at::Device device);
+  // For World: marks in the page what has finished though nobody waited.
   void mark_finished() const;
 
  private:

@@ -12,13 +12,15 @@ void Work::wait() {
   if (wait_) std::exchange(wait_, nullptr)();
 }
 
-Group::Group(std::string name, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page)
+Group::Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page)
     : name_(std::move(name)), transport_(std::move(transport)), state_(std::make_shared<State>()) {
+  state_->device = device;
   state_->page = std::move(page);
 }
 
 int Group::rank() const { return transport_->rank(); }
 int Group::size() const { return transport_->size(); }
+at::Device Group::device() const { return state_->device; }
 
 Work Group::stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, std::function<Work()> start) const {
   const std::uint64_t sequence = ++state_->sequence;
@@ -107,8 +109,6 @@ double Group::take_waiting_seconds() const {
   std::lock_guard lock(state_->mutex);
   return std::exchange(state_->waiting_seconds, 0.0);
 }
-
-void Group::watch_on(at::Device device) { state_->device = device; }
 
 void Group::mark_finished() const {
   std::lock_guard lock(state_->mutex);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <exception>
 #include <thread>
 
 #include "base/error.h"
@@ -80,8 +81,7 @@ World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
       if (!device_.is_cpu()) connection_->transport = make_host_transport(connection_->transport, device_);
     }
   }
-  everyone_.emplace("world", connection_->transport, std::move(page));
-  everyone_->watch_on(device_);
+  everyone_.emplace("world", device_, connection_->transport, std::move(page));
   connection_->watcher = std::thread([this] {
     while (!connection_->stopping) {
       everyone_->mark_finished();
@@ -93,6 +93,11 @@ World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
 World::~World() {
   connection_->stopping = true;
   connection_->watcher.join();
+  if (std::uncaught_exceptions() > 0) {
+    // This rank is failing: goodbyes would wait for ranks that wait for it. The process ends next and takes the connection along.
+    [[maybe_unused]] auto* abandoned = connection_.release();
+    return;
+  }
   // Rank 0 serves the store: it leaves last, or the others' goodbyes fail.
   try {
     connection_->transport->shut_down();

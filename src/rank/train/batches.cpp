@@ -1,0 +1,92 @@
+// The two ways batches reach a rank.
+#include "rank/train/batches.h"
+
+namespace lockstep::train {
+namespace {
+
+at::Tensor to_device(const at::Tensor& tensor, at::Device device) { return tensor.to(device, tensor.scalar_type(), /*non_blocking=*/true); }
+
+class OwnShare : public BatchSource {
+ public:
+  OwnShare(std::shared_ptr<const data::Corpus> corpus, const data::Loader::Options& options, data::Position start)
+      : loader_(std::move(corpus), options, start) {}
+
+  std::vector<data::Batch> next(const comm::Group& group) override {
+    std::vector<data::Batch> batches = loader_.next();
+    for (data::Batch& batch : batches) {
+      batch.tokens = to_device(batch.tokens, group.device());
+      batch.targets = to_device(batch.targets, group.device());
+    }
+    return batches;
+  }
+  data::Position position() const override { return loader_.position(); }
+  std::int64_t steps_per_epoch() const override { return loader_.steps_per_epoch(); }
+
+ private:
+  data::Loader loader_;
+};
+
+// The shape of a corpus without its bytes: ranks that are handed their tokens need not read any.
+class Outline : public data::Corpus {
+ public:
+  explicit Outline(std::shared_ptr<const data::Corpus> corpus) : corpus_(std::move(corpus)) {}
+  std::int64_t samples() const override { return corpus_->samples(); }
+  std::int64_t seq_len() const override { return corpus_->seq_len(); }
+  void read(std::int64_t, std::span<std::int64_t> tokens) const override { std::fill(tokens.begin(), tokens.end(), 0); }
+  std::string fingerprint() const override { return corpus_->fingerprint(); }
+
+ private:
+  std::shared_ptr<const data::Corpus> corpus_;
+};
+
+class FromFirst : public BatchSource {
+ public:
+  FromFirst(std::shared_ptr<const data::Corpus> corpus, const data::Loader::Options& options, data::Position start)
+      : shard_(options.shard),
+        batch_size_(options.batch_size),
+        loader_(shard_.index == 0 ? std::move(corpus) : std::make_shared<Outline>(std::move(corpus)), whole(options), start) {}
+
+  std::vector<data::Batch> next(const comm::Group& group) override {
+    // Every rank walks the same positions, so each knows sample numbers and shapes; only the tokens travel.
+    std::vector<data::Batch> batches = loader_.next();
+    for (data::Batch& batch : batches) {
+      batch.tokens = hand_out(group, batch.tokens, "tokens");
+      batch.targets = hand_out(group, batch.targets, "targets");
+      const auto first = batch.samples.begin() + shard_.index * batch_size_;
+      batch.samples = std::vector<std::int64_t>(first, first + batch_size_);
+      batch.trained_tokens = batch.targets.ne(-100).sum().item<std::int64_t>();
+    }
+    return batches;
+  }
+  data::Position position() const override { return loader_.position(); }
+  std::int64_t steps_per_epoch() const override { return loader_.steps_per_epoch(); }
+
+ private:
+  static data::Loader::Options whole(data::Loader::Options options) {
+    options.batch_size *= options.shard.count;
+    options.shard = {};
+    return options;
+  }
+  at::Tensor hand_out(const comm::Group& group, const at::Tensor& all, std::string_view what) const {
+    const at::Tensor on_device = to_device(all, group.device());
+    group.broadcast(on_device, 0, what).wait();
+    return on_device.narrow(0, shard_.index * batch_size_, batch_size_);
+  }
+
+  data::Shard shard_;
+  std::int64_t batch_size_;
+  data::Loader loader_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchSource> read_own_share(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options, data::Position start) {
+  return std::make_unique<OwnShare>(std::move(corpus), options, start);
+}
+
+std::unique_ptr<BatchSource> receive_from_first(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options,
+                                                data::Position start) {
+  return std::make_unique<FromFirst>(std::move(corpus), options, start);
+}
+
+}  // namespace lockstep::train

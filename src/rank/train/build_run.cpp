@@ -1,0 +1,106 @@
+// Puts a run together, in the order things are made: world, data, model, weights, optimizer, checkpoint, batches.
+#include <ATen/Context.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "rank/train/run.h"
+#include "rank/train/state.h"
+
+namespace lockstep::train {
+namespace {
+
+at::ScalarType scalar_type(config::DType dtype) {
+  switch (dtype) {
+    case config::DType::f32: return at::kFloat;
+    case config::DType::f16: return at::kHalf;
+    case config::DType::bf16: return at::kBFloat16;
+  }
+  return at::kFloat;
+}
+
+data::Loader::Options loader_options(const Run& run) {
+  return {.batch_size = run.batch.batch_size,
+          .gradient_accumulation = run.batch.gradient_accumulation,
+          .shard = {run.ranks().rank(), run.ranks().size()},
+          .seed = run.config.trainer.seed,
+          .shuffle = run.config.data.shuffle,
+          .prefetch = run.config.data.prefetch,
+          .workers = run.config.data.workers,
+          .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu()};
+}
+
+std::int64_t count_steps(const Run& run) {
+  const config::TrainerConfig& trainer = run.config.trainer;
+  if (trainer.max_steps > 0) return trainer.max_steps;
+  return static_cast<std::int64_t>(std::ceil(trainer.num_epochs * static_cast<double>(run.batches->steps_per_epoch())));
+}
+
+}  // namespace
+
+void Run::note(std::string_view text) const {
+  base::log_info("{}", text);
+  if (metrics) metrics->write_event(nlohmann::json{{"event", "note"}, {"text", text}}.dump());
+}
+
+std::unique_ptr<Run> build_run(const RunRequest& request) {
+  auto run = std::make_unique<Run>();
+  run->config = request.config;
+  run->config.model = config::with_defaults(run->config.model);
+  run->folder = {request.folder};
+  run->page = request.page;
+  run->faults = Faults::from_environment(request.place.rank);
+
+  run->page->set_phase(record::Phase::connecting, 0);
+  run->world = std::make_unique<comm::World>(comm::World::Options{.place = request.place,
+                                                                  .backend = run->config.trainer.distributed.backend,
+                                                                  .device = request.device,
+                                                                  .timeout_s = run->config.parallel.timeout_s},
+                                             run->page);
+  const comm::Group& ranks = run->ranks();
+  run->batch = config::plan_batch(run->config, ranks.size());
+
+  run->page->set_phase(record::Phase::building, 0);
+  if (run->config.trainer.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  run->dataset = data::open_dataset(run->config.data, run->config.model, run->config.trainer.seed);
+  const at::ScalarType weight_dtype = scalar_type(run->config.model.dtype);
+  run->replica = parallel::make_replica(model::decoder_units(run->config.model),
+                                        {.device = request.device, .weight_dtype = weight_dtype, .gradient_dtype = weight_dtype});
+  run->model = std::make_unique<model::Decoder>(run->config.model, run->replica.in_forward_order());
+  run->model->on_backward([raw = run.get()] { raw->enter(record::Phase::backward); });
+  run->gradients = std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.in_backward_order(), run->config.parallel);
+  run->optimizer = std::make_unique<optim::AdamW>(run->replica.in_backward_order(), run->config.trainer, run->batch.learning_rate);
+
+  run->page->set_phase(record::Phase::loading, 0);
+  const auto checkpoint = find_checkpoint(ranks, run->config, run->folder);
+  if (checkpoint) {
+    restore(*run, *checkpoint);
+  } else {
+    model::initialize(run->replica.units, run->config.trainer.seed);
+  }
+  parallel::broadcast_weights(ranks, run->replica);
+  parallel::verify_equal(ranks, run->replica, run->progress.step);
+
+  run->batches = (run->config.data.distributed_loading ? read_own_share : receive_from_first)(run->dataset.training, loader_options(*run),
+                                                                                             run->progress.position);
+  run->total_steps = count_steps(*run);
+  run->optimizer->set_total_steps(run->total_steps);
+  run->saver = std::make_unique<checkpoint::Saver>(base::real_files(),
+                                                   checkpoint::Saver::Options{.folder = checkpoints_folder(run->config, run->folder),
+                                                                              .share = {ranks.rank(), ranks.size()},
+                                                                              .keep = run->config.trainer.max_checkpoints,
+                                                                              .asynchronous = run->config.checkpoint.asynchronous});
+  if (run->is_first()) {
+    run->metrics = std::make_unique<record::MetricsWriter>(run->folder.metrics(), run->progress.step);
+    run->metrics->write_event(nlohmann::json{{"event", "model"},
+                                             {"parameters", run->replica.parameters()},
+                                             {"data", run->dataset.description},
+                                             {"backend", config::name_of(run->world->backend())},
+                                             {"total_steps", run->total_steps}}
+                                  .dump());
+    if (checkpoint) run->note(fmt::format("resumed from {} at step {}", checkpoint->string(), run->progress.step));
+  }
+  return run;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,14 @@
+// What the device of this rank is, and how much of its memory the process took at most.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::train {
+
+std::int64_t peak_memory_bytes(at::Device device);
+std::string describe_device(at::Device device);  // "NVIDIA H200", "cpu (AMD EPYC ..., 2 threads)"
+
+}  // namespace lockstep::train

@@ -1,0 +1,35 @@
+// Every rank reads its slices of the validation split; short slices are filled with samples of weight 0.
+#include "rank/train/evaluate.h"
+
+#include "rank/task/task.h"
+
+namespace lockstep::train {
+
+record::EvalLine evaluate(Run& run) {
+  const comm::Group& ranks = run.ranks();
+  const auto source = read_own_share(run.dataset.validation,
+                                     {.batch_size = run.batch.batch_size,
+                                      .shard = {ranks.rank(), ranks.size()},
+                                      .seed = run.config.trainer.seed,
+                                      .shuffle = false,
+                                      .prefetch = run.config.data.prefetch,
+                                      .workers = run.config.data.workers,
+                                      .repeat = false},
+                                     {});
+  at::Tensor sums = at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(ranks.device()));
+  for (std::int64_t done = 0; run.config.trainer.eval_batches == 0 || done < run.config.trainer.eval_batches; ++done) {
+    run.page->set_phase(record::Phase::evaluating, run.progress.step);
+    const std::vector<data::Batch> batches = source->next(ranks);
+    if (batches.empty()) break;
+    for (const data::Batch& batch : batches) {
+      sums[0] += task::loss_sum(*run.model, batch);
+      sums[1] += batch.trained_tokens;
+    }
+  }
+  ranks.all_reduce(sums, comm::Reduce::sum, "evaluation loss").wait();
+  sums = sums.cpu();
+  const double tokens = sums[1].item<double>();
+  return {.step = run.progress.step, .eval_loss = tokens > 0 ? sums[0].item<double>() / tokens : 0, .eval_tokens = static_cast<std::int64_t>(tokens)};
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,69 @@
+// Reads the order and carries it out.
+#include "rank/train/faults.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <sstream>
+#include <thread>
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+
+namespace lockstep::train {
+namespace {
+
+std::int64_t whole_number(const std::string& text) {
+  const auto value = base::parse_integer(text);
+  if (!value) throw base::usage_error("faults", "LOCKSTEP_TEST_FAULT: '{}' is not a whole number.", text);
+  return *value;
+}
+
+std::string phase_word(record::Phase phase) {
+  std::string word(record::describe(phase));
+  return word.substr(0, word.find(' '));
+}
+
+}  // namespace
+
+Faults Faults::from_environment(int rank) {
+  Faults faults;
+  const char* text = std::getenv("LOCKSTEP_TEST_FAULT");
+  if (text == nullptr || *text == '\0') return faults;
+  Order order;
+  std::int64_t target_rank = 0;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const auto parts = base::split(word, '=');
+    if (parts.size() != 2) throw base::usage_error("faults", "LOCKSTEP_TEST_FAULT: '{}' is not name=value.", word);
+    if (parts[0] == "rank") target_rank = whole_number(parts[1]);
+    if (parts[0] == "step") order.step = order.last_step = whole_number(parts[1]);
+    if (parts[0] == "until") order.last_step = whole_number(parts[1]);
+    if (parts[0] == "phase") order.phase = parts[1];
+    if (parts[0] == "action") order.action = parts[1];
+  }
+  if (target_rank == rank) faults.order_ = order;
+  return faults;
+}
+
+bool Faults::spoils_loss(std::int64_t step) const {
+  return order_ && order_->action == "nan" && step >= order_->step && step <= order_->last_step;
+}
+
+void Faults::at(record::Phase phase, std::int64_t step, const comm::Group& group) const {
+  if (!order_ || order_->action == "nan" || step != order_->step || order_->phase != phase_word(phase)) return;
+  base::log_warning("test fault: {} in {} of step {}", order_->action, order_->phase, step);
+  if (order_->action == "kill") ::kill(::getpid(), SIGKILL);
+  if (order_->action == "segv") ::raise(SIGSEGV);
+  if (order_->action == "exit") std::_Exit(7);
+  if (order_->action == "throw") throw std::runtime_error("a test asked this rank to fail");
+  if (order_->action == "stall") std::this_thread::sleep_for(std::chrono::hours(1));
+  if (order_->action == "mismatch") {
+    const at::Tensor odd = at::zeros({17}, at::TensorOptions().device(group.device()));
+    group.all_reduce(odd, comm::Reduce::sum, "a test's odd one out").wait();
+  }
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,32 @@
+// Breaks this rank on purpose, for tests: LOCKSTEP_TEST_FAULT="rank=1 step=5 phase=forward action=kill".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "rank/comm/comm.h"
+#include "record/page.h"
+
+namespace lockstep::train {
+
+class Faults {
+ public:
+  static Faults from_environment(int rank);
+
+  // Called at every change of phase; does what the test asked for when the place and the step are right.
+  void at(record::Phase phase, std::int64_t step, const comm::Group& group) const;
+  // True when this step's loss is to be made NaN.
+  bool spoils_loss(std::int64_t step) const;
+
+ private:
+  struct Order {
+    std::int64_t step = 1;
+    std::int64_t last_step = 1;  // nan lasts this long
+    std::string phase = "forward";
+    std::string action;
+  };
+  std::optional<Order> order_;
+};
+
+}  // namespace lockstep::train

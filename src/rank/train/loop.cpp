@@ -1,0 +1,223 @@
+// Steps until the end: writes metrics, evaluates, saves, samples, stops when asked to.
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "rank/task/task.h"
+#include "rank/train/evaluate.h"
+#include "rank/train/state.h"
+#include "rank/train/summary.h"
+#include "rank/train/train_step.h"
+
+namespace lockstep::train {
+namespace {
+
+// A step's numbers on their way to the host. On a GPU they are read one step late, so that the device never waits for us.
+class Reading {
+ public:
+  Reading(StepOutcome outcome, at::Device device) : outcome_(std::move(outcome)) {
+    const at::Tensor numbers = at::cat({outcome_.totals, outcome_.control.to(at::kDouble)});
+    if (device.is_cpu()) {
+      host_ = numbers;
+      return;
+    }
+    host_ = at::empty(numbers.sizes(), at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
+    host_.copy_(numbers, /*non_blocking=*/true);
+    copied_.emplace(device.type());
+    copied_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+
+  const StepOutcome& outcome() const { return outcome_; }
+  // Blocks until the device has got this far.
+  std::span<const double> numbers() {
+    if (copied_) copied_->synchronize();
+    return {host_.const_data_ptr<double>(), static_cast<std::size_t>(host_.numel())};
+  }
+
+ private:
+  StepOutcome outcome_;
+  at::Tensor host_;
+  std::optional<c10::Event> copied_;
+};
+
+class Loop {
+ public:
+  explicit Loop(Run& run) : run_(run), trainer_(run.config.trainer), summary_(run), last_ns_(base::now_ns()) {}
+
+  void go() {
+    while (run_.progress.step < run_.total_steps && !stopping_) {
+      Reading reading(train_step(run_), run_.world->device());
+      const std::int64_t step = reading.outcome().step;
+      std::swap(pending_, earlier_);
+      pending_.emplace(std::move(reading));
+      if (earlier_) settle(*std::exchange(earlier_, std::nullopt));
+      const bool boundary = is_boundary(step);
+      if (boundary || run_.world->device().is_cpu()) settle_all();
+      if (stopping_) break;
+      if (due(run_.config.parallel.check_divergence, step)) parallel::verify_equal(run_.ranks(), run_.replica, step);
+      if (due(trainer_.eval_interval, step)) run_evaluation();
+      if (due(run_.config.monitor.sample_interval, step)) write_sample();
+      if (due(trainer_.save_interval, step) && step < run_.total_steps) save();
+    }
+    settle_all();
+    finish();
+  }
+
+ private:
+  static bool due(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
+  bool is_boundary(std::int64_t step) const {
+    return step >= run_.total_steps || due(trainer_.eval_interval, step) || due(trainer_.save_interval, step) ||
+           due(run_.config.parallel.check_divergence, step) || due(run_.config.monitor.sample_interval, step);
+  }
+
+  void settle_all() {
+    if (pending_) settle(*std::exchange(pending_, std::nullopt));
+  }
+
+  // Reads a finished step's numbers: metrics, skipped steps, the wish to stop. The same on every rank.
+  void settle(Reading reading) {
+    const std::span<const double> numbers = reading.numbers();
+    const int ranks = run_.ranks().size();
+    const std::span<const double> control = numbers.subspan(Totals::per_rank + 2 * ranks);
+    const StepOutcome& outcome = reading.outcome();
+    const double seconds = base::seconds_since(std::exchange(last_ns_, base::now_ns()));
+    const double tokens = numbers[Totals::tokens];
+    const double loss = tokens > 0 ? numbers[Totals::loss] / tokens : 0;
+    run_.progress.tokens += static_cast<std::int64_t>(tokens);
+    run_.progress.skipped = static_cast<std::int64_t>(control[optim::Control::skipped_total]) + skipped_before_;
+    if (numbers[Totals::stop] > 0) stopping_ = true;
+    if (control[optim::Control::skip] != 0) report_skip(outcome, numbers, control);
+    summary_.add(outcome.step, seconds, loss, tokens);
+    window_seconds_ += seconds;
+    window_tokens_ += tokens;
+    window_steps_ += 1;
+    if (!run_.is_first() || !(due(trainer_.log_interval, outcome.step) || outcome.step == 1 || outcome.step == run_.total_steps || stopping_)) return;
+    record::StepLine line{.step = outcome.step,
+                          .epoch = epoch(),
+                          .loss = loss,
+                          .grad_norm = control[optim::Control::grad_norm],
+                          .learning_rate = outcome.learning_rate,
+                          .tokens = run_.progress.tokens,
+                          .tokens_per_second = window_tokens_ / window_seconds_,
+                          .step_seconds = window_seconds_ / window_steps_,
+                          .data_seconds = outcome.data_seconds,
+                          .communication_seconds = outcome.communication_seconds,
+                          .skipped_steps = run_.progress.skipped};
+    for (int rank = 0; rank < ranks; ++rank) line.memory_bytes.push_back(static_cast<std::int64_t>(numbers[Totals::per_rank + ranks + rank]));
+    line.mfu = summary_.mfu(line.tokens_per_second);
+    if (run_.config.model.dtype == config::DType::f16) line.loss_scale = control[optim::Control::loss_scale];
+    run_.metrics->write(line);
+    window_seconds_ = window_tokens_ = 0;
+    window_steps_ = 0;
+  }
+
+  double epoch() const {
+    return static_cast<double>(run_.progress.position.epoch) +
+           static_cast<double>(run_.progress.position.sample) / static_cast<double>(run_.dataset.training->samples());
+  }
+
+  // A loss or gradient that is not finite: all ranks left the weights alone. Too many in a row end the run.
+  void report_skip(const StepOutcome& outcome, std::span<const double> numbers, std::span<const double> control) {
+    std::vector<std::string> culprits;
+    for (int rank = 0; rank < run_.ranks().size(); ++rank) {
+      if (numbers[Totals::per_rank + rank] > 0) culprits.push_back(std::to_string(rank));
+    }
+    const std::string reason = culprits.empty() ? "the gradient is not finite" : fmt::format("the loss of rank {} is not finite", base::join(culprits, ", "));
+    if (run_.metrics) run_.metrics->write_event(nlohmann::json{{"event", "skipped"}, {"step", outcome.step}, {"reason", reason}}.dump());
+    const auto in_a_row = static_cast<std::int64_t>(control[optim::Control::skipped_in_a_row]);
+    if (in_a_row < trainer_.max_skipped_steps) return;
+    throw base::run_error("train",
+                          "step {}: {} steps in a row were skipped because {}. Rank {} trained on samples {}. Lower trainer.learning_rate, raise "
+                          "trainer.warmup_steps, or look at those samples; trainer.max_skipped_steps is {}.",
+                          outcome.step, in_a_row, reason, run_.ranks().rank(), list_of(outcome.samples), trainer_.max_skipped_steps);
+  }
+
+  std::string list_of(const std::vector<std::int64_t>& samples) const {
+    std::vector<std::string> words;
+    for (std::int64_t sample : samples) {
+      if (sample >= 0) words.push_back(std::to_string(sample));
+    }
+    return base::join(std::span(words).first(std::min<std::size_t>(words.size(), 32)), ", ");
+  }
+
+  void run_evaluation() {
+    if (!run_.dataset.validation) return;
+    const record::EvalLine line = evaluate(run_);
+    summary_.add_evaluation(line);
+    if (run_.metrics) run_.metrics->write(line);
+    last_ns_ = base::now_ns();
+  }
+
+  void save() {
+    run_.page->set_phase(record::Phase::saving, run_.progress.step);
+    run_.faults.at(record::Phase::saving, run_.progress.step, run_.ranks());
+    if (const auto error = run_.saver->take_error()) run_.note(fmt::format("the checkpoint before was not saved: {}", *error));
+    run_.saver->begin(run_.progress.step, contents_of(run_));
+    if (run_.metrics) {
+      run_.metrics->write_event(nlohmann::json{{"event", "checkpoint"}, {"step", run_.progress.step}, {"path", checkpoint_path().string()}}.dump());
+    }
+    last_ns_ = base::now_ns();
+  }
+
+  std::filesystem::path checkpoint_path() const {
+    return record::checkpoint_folder(checkpoints_folder(run_.config, run_.folder), run_.progress.step);
+  }
+
+  void write_sample() {
+    run_.page->set_phase(record::Phase::sampling, run_.progress.step);
+    if (run_.is_first() && run_.dataset.vocabulary && run_.config.monitor.sample_tokens > 0) {
+      const std::string text = task::sample(*run_.model, *run_.dataset.vocabulary, run_.config.monitor.sample_prompt, run_.world->device(),
+                                            {.max_tokens = run_.config.monitor.sample_tokens,
+                                             .temperature = run_.config.monitor.sample_temperature,
+                                             .seed = run_.config.trainer.seed,
+                                             .context = run_.dataset.training->seq_len()});
+      run_.metrics->write_event(nlohmann::json{{"event", "sample"}, {"step", run_.progress.step}, {"text", text}}.dump(
+          -1, ' ', false, nlohmann::json::error_handler_t::replace));
+    }
+    run_.ranks().barrier("the sample is written");
+    last_ns_ = base::now_ns();
+  }
+
+  void finish() {
+    if (!stopping_) {
+      if (!due(trainer_.eval_interval, run_.progress.step)) run_evaluation();
+      if (!due(run_.config.monitor.sample_interval, run_.progress.step)) write_sample();
+    }
+    const bool saves = run_.config.checkpoint.save_at_end || stopping_;
+    if (saves) {
+      save();
+      run_.saver->wait();
+    }
+    run_.page->set_phase(record::Phase::finishing, run_.progress.step);
+    if (run_.metrics) {
+      summary_.write();
+      run_.metrics->write_event(nlohmann::json{{"event", "finished"},
+                                               {"step", run_.progress.step},
+                                               {"reason", stopping_ ? "stopped" : "complete"},
+                                               {"checkpoint", saves ? nlohmann::json(checkpoint_path().string()) : nlohmann::json(nullptr)}}
+                                    .dump());
+    }
+    run_.ranks().barrier("the end of the run");
+  }
+
+  Run& run_;
+  const config::TrainerConfig& trainer_;
+  Summary summary_;
+  std::int64_t last_ns_;
+  std::optional<Reading> pending_, earlier_;
+  std::int64_t skipped_before_ = run_.progress.skipped;
+  bool stopping_ = false;
+  double window_seconds_ = 0, window_tokens_ = 0;
+  std::int64_t window_steps_ = 0;
+};
+
+}  // namespace
+
+void train(Run& run) { Loop(run).go(); }
+
+}  // namespace lockstep::train

@@ -1,0 +1,79 @@
+// Everything one rank trains with. build_run.cpp makes it, train_step.cpp uses it, loop.cpp drives it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "config/config.h"
+#include "rank/checkpoint/checkpoint.h"
+#include "rank/comm/comm.h"
+#include "rank/data/data.h"
+#include "rank/model/model.h"
+#include "rank/optim/optim.h"
+#include "rank/parallel/gradient_sync.h"
+#include "rank/parallel/replicate.h"
+#include "rank/train/batches.h"
+#include "rank/train/faults.h"
+#include "record/metrics.h"
+#include "record/page.h"
+#include "record/run_folder.h"
+
+namespace lockstep::train {
+
+// What a checkpoint keeps beside tensors.
+struct Progress {
+  std::int64_t step = 0;  // finished steps
+  std::int64_t tokens = 0;
+  std::int64_t skipped = 0;
+  data::Position position;
+};
+
+struct Run {
+  config::RunConfig config;
+  config::BatchPlan batch;
+  record::RunFolder folder;
+  std::shared_ptr<record::PageWriter> page;
+  std::unique_ptr<comm::World> world;
+  data::Dataset dataset;
+  parallel::Replica replica;
+  std::unique_ptr<model::Decoder> model;
+  std::unique_ptr<parallel::GradientSync> gradients;
+  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<BatchSource> batches;
+  std::unique_ptr<checkpoint::Saver> saver;
+  std::unique_ptr<record::MetricsWriter> metrics;  // rank 0 only
+  Faults faults;
+  Progress progress;
+  std::int64_t total_steps = 0;
+
+  const comm::Group& ranks() const { return world->everyone(); }
+  bool is_first() const { return world->place().rank == 0; }
+  std::int64_t samples_per_step() const { return batch.global_batch_size; }
+  // Tokens of a full global batch: gradients are summed over tokens times 1/this, so that no dtype overflows.
+  double nominal_tokens() const { return static_cast<double>(batch.global_batch_size * dataset.training->seq_len()); }
+
+  // Stamps the page, and breaks where a test asked for it.
+  void enter(record::Phase phase) const {
+    page->set_phase(phase, progress.step + 1);
+    faults.at(phase, progress.step + 1, ranks());
+  }
+  void note(std::string_view text) const;  // to the log and, on rank 0, to metrics.jsonl
+};
+
+struct RunRequest {
+  config::RunConfig config;
+  std::filesystem::path folder;
+  at::Device device = at::kCPU;
+  comm::Place place;
+  std::shared_ptr<record::PageWriter> page;
+};
+// Collective over the world it connects.
+std::unique_ptr<Run> build_run(const RunRequest& request);
+
+// Trains to the end or until stopped. Collective.
+void train(Run& run);
+
+}  // namespace lockstep::train

@@ -1,0 +1,128 @@
+// The state of a run as a checkpoint keeps it.
+#include "rank/train/state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace lockstep::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json model_json(const config::ModelConfig& m) {
+  return {{"hidden_size", m.hidden_size},   {"num_layers", m.num_layers},
+          {"num_heads", m.num_heads},       {"kv_heads", m.kv_heads},
+          {"head_dim", m.head_dim},         {"intermediate_size", m.intermediate_size},
+          {"vocab_size", m.vocab_size},     {"rope_theta", m.rope_theta},
+          {"tie_embeddings", m.tie_embeddings}, {"qkv_bias", m.qkv_bias},
+          {"qk_norm", m.qk_norm},           {"norm_eps", m.norm_eps}};
+}
+
+Json state_json(const Run& run) {
+  const optim::ScalerState scaler = run.optimizer->scaler_state();
+  return {{"format", 1},
+          {"step", run.progress.step},
+          {"tokens", run.progress.tokens},
+          {"skipped_steps", run.progress.skipped},
+          {"data", {{"epoch", run.progress.position.epoch}, {"sample", run.progress.position.sample}, {"fingerprint", run.dataset.training->fingerprint()},
+                    {"seed", run.config.trainer.seed}, {"seq_len", run.dataset.training->seq_len()}}},
+          {"optimizer", {{"updates", scaler.updates}, {"loss_scale", scaler.loss_scale}, {"good_steps", scaler.good_steps}}},
+          {"batch", {{"global_batch_size", run.batch.global_batch_size}, {"ranks", run.ranks().size()}}},
+          {"model", model_json(run.config.model)}};
+}
+
+}  // namespace
+
+std::filesystem::path checkpoints_folder(const config::RunConfig& config, const record::RunFolder& folder) {
+  return config.trainer.checkpoint_dir.empty() ? folder.checkpoints() : std::filesystem::path(config.trainer.checkpoint_dir);
+}
+
+checkpoint::Contents contents_of(const Run& run) {
+  checkpoint::Contents contents;
+  for (const auto& unit : run.replica.units) {
+    for (auto& [name, view] : unit->pieces_of(unit->master())) contents.model.push_back({name, view});
+  }
+  for (auto& [name, view] : run.optimizer->named_state()) contents.optimizer.push_back({name, view});
+  contents.state_json = state_json(run).dump(2);
+  return contents;
+}
+
+std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config, const record::RunFolder& folder) {
+  const std::string& asked = config.checkpoint.resume;
+  if (asked.empty()) return std::nullopt;
+  std::filesystem::path where = checkpoints_folder(config, folder);
+  bool newest = true;
+  if (asked != "auto") {
+    where = asked;
+    newest = !std::filesystem::exists(where / "manifest.json");
+    if (newest && std::filesystem::exists(where / "checkpoints")) where /= "checkpoints";
+  }
+  if (!newest) {
+    if (group.rank() == 0) checkpoint::Reader(where).verify();
+    group.barrier("resume from the asked checkpoint");
+    return where;
+  }
+  // The step rank 0 chose, or -1. Reading and verifying once is enough; it is the same disk.
+  at::Tensor step = at::full({1}, -1, at::TensorOptions().dtype(at::kLong).device(group.device()));
+  if (group.rank() == 0) {
+    std::vector<std::string> skipped;
+    const auto found = checkpoint::newest_whole(where, &skipped);
+    for (const std::string& line : skipped) base::log_warning("resume: {}", line);
+    if (found) step.fill_(std::stoll(found->filename().string().substr(5)));
+  }
+  group.broadcast(step, 0, "step to resume from").wait();
+  const auto chosen = step.item<std::int64_t>();
+  if (chosen >= 0) return record::checkpoint_folder(where, chosen);
+  if (asked != "auto") {
+    throw base::checkpoint_error("resume", "there is no whole checkpoint in {}. Give a run folder or a step-NNNNNN folder to --resume.", where.string());
+  }
+  return std::nullopt;
+}
+
+void check_same_model(const checkpoint::Reader& reader, const config::ModelConfig& model) {
+  const Json saved = Json::parse(reader.state_json()).at("model");
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : model_json(model).items()) {
+    if (!saved.contains(key) || saved[key] != value) {
+      differences.push_back(fmt::format("model.{} is {} there and {} here", key, saved.contains(key) ? saved[key].dump() : "not set", value.dump()));
+    }
+  }
+  if (differences.empty()) return;
+  throw base::checkpoint_error("resume", "the checkpoint {} is of another model: {}. Use the config it was trained with ({}).", reader.folder().string(),
+                               base::join(differences, "; "), (reader.folder().parent_path().parent_path() / "config.yaml").string());
+}
+
+void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica) {
+  for (const auto& unit : replica.units) {
+    for (const auto& [name, view] : unit->pieces_of(unit->master())) reader.read("model", name, view);
+    if (!unit->weights().is_same(unit->master())) unit->weights().copy_(unit->master());
+  }
+}
+
+void restore(Run& run, const std::filesystem::path& folder) {
+  const checkpoint::Reader reader(folder);
+  check_same_model(reader, run.config.model);
+  const Json state = Json::parse(reader.state_json());
+  const Json& data = state.at("data");
+  const bool same_data = data.at("fingerprint") == run.dataset.training->fingerprint() && data.at("seed") == run.config.trainer.seed &&
+                         data.at("seq_len") == run.dataset.training->seq_len();
+  if (!same_data && !run.config.data.allow_new_data) {
+    throw base::checkpoint_error("resume",
+                                 "the checkpoint {} was trained on other data (content {}, seed {}, sequences of {}), not on this (content {}, seed {}, "
+                                 "sequences of {}). Resume with the same data, or add --allow-new-data to start the new data from its beginning.",
+                                 folder.string(), data.at("fingerprint").get<std::string>(), data.at("seed").dump(), data.at("seq_len").dump(),
+                                 run.dataset.training->fingerprint(), run.config.trainer.seed, run.dataset.training->seq_len());
+  }
+  restore_weights(reader, run.replica);
+  for (const auto& [name, view] : run.optimizer->named_state()) reader.read("optimizer", name, view);
+  const Json& optimizer = state.at("optimizer");
+  run.optimizer->set_scaler_state({.updates = optimizer.at("updates"), .loss_scale = optimizer.at("loss_scale"), .good_steps = optimizer.at("good_steps")});
+  run.progress.step = state.at("step");
+  run.progress.tokens = state.at("tokens");
+  run.progress.skipped = state.at("skipped_steps");
+  if (same_data) run.progress.position = {.epoch = data.at("epoch"), .sample = data.at("sample")};
+}
+
+}  // namespace lockstep::train

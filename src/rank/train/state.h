@@ -1,0 +1,26 @@
+// What of a run goes into a checkpoint and how a run goes on from one, on any number of ranks.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "rank/train/run.h"
+
+namespace lockstep::train {
+
+checkpoint::Contents contents_of(const Run& run);
+
+// Which checkpoint checkpoint.resume means, agreed by all ranks: rank 0 looks and verifies, the others take its word. Collective.
+std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config, const record::RunFolder& folder);
+
+// Weights, optimizer and progress. Refuses another model shape (naming the keys) and other data (unless data.allow_new_data).
+void restore(Run& run, const std::filesystem::path& checkpoint);
+
+// Weights alone, for generating text.
+void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica);
+// Throws, naming the differing keys, unless the checkpoint's model is this one.
+void check_same_model(const checkpoint::Reader& reader, const config::ModelConfig& model);
+
+std::filesystem::path checkpoints_folder(const config::RunConfig& config, const record::RunFolder& folder);
+
+}  // namespace lockstep::train

@@ -1,0 +1,91 @@
+// Writes summary.json: settings, devices, totals and the raw step times and losses.
+#include "rank/train/summary.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/clock.h"
+#include "base/files.h"
+#include "rank/train/device_memory.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::size_t warm_up_steps = 3;  // left out of averages: allocation, first touches, autotuning
+
+// Dense peak of the matrix units in bf16/f16, by name as the driver gives it.
+std::optional<double> dense_peak(const std::string& device, config::DType dtype) {
+  if (dtype == config::DType::f32) return std::nullopt;
+  static const std::pair<const char*, double> peaks[] = {{"H200", 989.4e12}, {"H100", 989.4e12}, {"A100", 312e12}, {"L40S", 362e12},
+                                                         {"RTX 4090", 165.2e12}, {"RTX 3090", 71e12}};
+  for (const auto& [name, flops] : peaks) {
+    if (device.find(name) != std::string::npos) return flops;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Summary::Summary(const Run& run)
+    : run_(run), device_name_(describe_device(run.world->device())), start_ns_(base::now_ns()), first_step_(run.progress.step) {
+  if (const auto peak = dense_peak(device_name_, run.config.model.dtype)) peak_flops_ = *peak * run.ranks().size();
+}
+
+void Summary::add(std::int64_t, double seconds, double loss, double tokens) {
+  seconds_.push_back(seconds);
+  losses_.push_back(loss);
+  tokens_.push_back(tokens);
+}
+
+void Summary::add_evaluation(const record::EvalLine& line) { evaluations_.push_back(line); }
+
+std::optional<double> Summary::mfu(double tokens_per_second) const {
+  if (!peak_flops_) return std::nullopt;
+  return tokens_per_second * model::flops_per_token(run_.config.model, run_.dataset.training->seq_len()) / *peak_flops_;
+}
+
+void Summary::write() const {
+  const std::size_t skip = seconds_.size() > 2 * warm_up_steps ? warm_up_steps : 0;
+  const std::span<const double> measured = std::span(seconds_).subspan(skip);
+  const double seconds = std::accumulate(measured.begin(), measured.end(), 0.0);
+  const double tokens = std::accumulate(tokens_.begin() + static_cast<std::ptrdiff_t>(skip), tokens_.end(), 0.0);
+  const double rate = seconds > 0 ? tokens / seconds : 0;
+  nlohmann::ordered_json json;
+  json["name"] = run_.folder.root.filename().string();
+  json["model"] = run_.config.model.name;
+  json["parameters"] = run_.replica.parameters();
+  json["device"] = device_name_;
+  json["ranks"] = run_.ranks().size();
+  json["backend"] = config::name_of(run_.world->backend());
+  json["dtype"] = config::name_of(run_.config.model.dtype);
+  json["batch"] = {{"batch_size", run_.batch.batch_size},
+                   {"gradient_accumulation", run_.batch.gradient_accumulation},
+                   {"global_batch_size", run_.batch.global_batch_size},
+                   {"seq_len", run_.dataset.training->seq_len()}};
+  json["learning_rate"] = run_.batch.learning_rate;
+  json["data"] = run_.dataset.description;
+  json["first_step"] = first_step_ + 1;
+  json["last_step"] = run_.progress.step;
+  json["tokens"] = run_.progress.tokens;
+  json["skipped_steps"] = run_.progress.skipped;
+  json["seconds"] = base::seconds_since(start_ns_);
+  json["step_seconds"] = {{"average", measured.empty() ? 0 : seconds / static_cast<double>(measured.size())},
+                          {"min", measured.empty() ? 0 : *std::min_element(measured.begin(), measured.end())},
+                          {"max", measured.empty() ? 0 : *std::max_element(measured.begin(), measured.end())},
+                          {"left_out", skip}};
+  json["tokens_per_second"] = rate;
+  json["tokens_per_second_per_gpu"] = rate / run_.ranks().size();
+  json["mfu"] = mfu(rate) ? nlohmann::ordered_json(*mfu(rate)) : nlohmann::ordered_json(nullptr);
+  json["final_loss"] = losses_.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(losses_.back());
+  json["evaluations"] = nlohmann::ordered_json::array();
+  for (const record::EvalLine& line : evaluations_) {
+    json["evaluations"].push_back({{"step", line.step}, {"eval_loss", line.eval_loss}, {"eval_tokens", line.eval_tokens}});
+  }
+  json["raw_step_seconds"] = seconds_;
+  json["raw_losses"] = losses_;
+  base::write_text_atomically(base::real_files(), run_.folder.summary(), json.dump(1) + "\n");
+}
+
+}  // namespace lockstep::train

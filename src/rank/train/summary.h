@@ -1,0 +1,30 @@
+// Totals of a run for summary.json.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "rank/train/run.h"
+
+namespace lockstep::train {
+
+class Summary {
+ public:
+  explicit Summary(const Run& run);
+  void add(std::int64_t step, double seconds, double loss, double tokens);
+  void add_evaluation(const record::EvalLine& line);
+  // Model FLOPs utilisation at this rate; none where the device's peak is unknown.
+  std::optional<double> mfu(double tokens_per_second) const;
+  void write() const;  // rank 0
+
+ private:
+  const Run& run_;
+  std::string device_name_;
+  std::optional<double> peak_flops_;  // of all ranks' devices together
+  std::int64_t start_ns_;
+  std::int64_t first_step_;
+  std::vector<double> seconds_, losses_, tokens_;
+  std::vector<record::EvalLine> evaluations_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,74 @@
+// The step, from top to bottom: data, forward, backward with reduction behind it, clip, update. The same for 1 rank and for N.
+#include "rank/train/train_step.h"
+
+#include <ATen/ops/isfinite.h>
+
+#include "base/clock.h"
+#include "rank/task/task.h"
+#include "rank/train/device_memory.h"
+#include "rank/train/stop_signal.h"
+
+namespace lockstep::train {
+namespace {
+
+// This rank's line of the numbers that ranks add up.
+at::Tensor local_totals(const Run& run, const at::Tensor& loss_sum, std::int64_t trained_tokens) {
+  const int ranks = run.ranks().size();
+  const int rank = run.ranks().rank();
+  at::Tensor numbers = at::zeros({Totals::per_rank + 2 * ranks}, at::kDouble);
+  double* slots = numbers.mutable_data_ptr<double>();
+  slots[Totals::tokens] = static_cast<double>(trained_tokens);
+  slots[Totals::stop] = stop_requested() ? 1 : 0;
+  slots[Totals::per_rank + ranks + rank] = static_cast<double>(peak_memory_bytes(run.world->device()));
+  numbers = numbers.to(loss_sum.device(), /*non_blocking=*/true);
+  numbers[Totals::loss].copy_(loss_sum);
+  numbers[Totals::per_rank + rank].copy_(at::isfinite(loss_sum).logical_not());
+  return numbers;
+}
+
+}  // namespace
+
+// [one_step:begin]
+StepOutcome train_step(Run& run) {
+  const comm::Group& ranks = run.ranks();
+  StepOutcome outcome{.step = run.progress.step + 1, .learning_rate = run.optimizer->learning_rate(run.progress.step + 1)};
+
+  run.enter(record::Phase::reading_data);
+  const std::int64_t start_ns = base::now_ns();
+  const std::vector<data::Batch> batches = run.batches->next(ranks);
+  outcome.data_seconds = base::seconds_since(start_ns);
+
+  // Gradients of the summed loss pile up over micro-batches; the last backward reduces each bucket as it completes.
+  at::Tensor loss_sum = at::zeros({}, at::TensorOptions().device(ranks.device()).dtype(at::kDouble));
+  std::int64_t trained_tokens = 0;
+  const at::Tensor scale = run.optimizer->backward_scale(run.nominal_tokens());
+  for (const data::Batch& batch : batches) {
+    if (&batch == &batches.back()) run.gradients->arm(ranks);
+    run.enter(record::Phase::forward);
+    loss_sum += task::forward_backward(*run.model, batch, scale);
+    trained_tokens += batch.trained_tokens;
+    outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
+  }
+  if (run.faults.spoils_loss(outcome.step)) {
+    loss_sum.fill_(NAN);
+    run.replica.gradients.fill_(NAN);
+  }
+
+  run.enter(record::Phase::reducing);
+  ranks.take_waiting_seconds();
+  run.gradients->finish(ranks);
+  outcome.totals = local_totals(run, loss_sum, trained_tokens);
+  ranks.all_reduce(outcome.totals, comm::Reduce::sum, "loss and token counts").wait();
+  outcome.communication_seconds = ranks.take_waiting_seconds();
+
+  // Every rank holds the same sums now, so each decides alike: clip, skip what is not finite, update.
+  run.enter(record::Phase::updating);
+  outcome.control = run.optimizer->step(outcome.learning_rate, outcome.totals[Totals::tokens], run.nominal_tokens());
+
+  run.progress.step += 1;
+  run.progress.position = run.batches->position();
+  return outcome;
+}
+// [one_step:end]
+
+}  // namespace lockstep::train

@@ -1,0 +1,118 @@
+// Each collective, over real processes, against what it must give.
+#include <gtest/gtest.h>
+
+#include <ATen/ops/arange.h>
+
+#include "support/ranks/run_ranks.h"
+
+namespace lockstep {
+namespace {
+
+using comm::Reduce;
+using testing::run_ranks;
+
+at::Tensor numbers(comm::World& world, std::int64_t count, double first) {
+  return at::arange(count, at::TensorOptions().dtype(at::kDouble)).add(first).to(world.device());
+}
+std::vector<double> values(const at::Tensor& tensor) {
+  const at::Tensor host = tensor.to(at::kCPU, at::kDouble).contiguous();
+  return {host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel()};
+}
+
+class Collectives : public ::testing::TestWithParam<int> {};
+
+TEST_P(Collectives, AllReduceSums) {
+  const int ranks = GetParam();
+  const auto results = run_ranks(ranks, config::Backend::automatic, [](comm::World& world) {
+    const at::Tensor mine = numbers(world, 5, 10.0 * world.place().rank);
+    world.everyone().all_reduce(mine, Reduce::sum, "test").wait();
+    return values(mine);
+  });
+  for (const auto& result : results) {
+    ASSERT_EQ(result.size(), 5u);
+    for (int i = 0; i < 5; ++i) EXPECT_DOUBLE_EQ(result[i], ranks * i + 10.0 * ranks * (ranks - 1) / 2);
+  }
+}
+
+TEST_P(Collectives, AllReduceMaxAndMin) {
+  const int ranks = GetParam();
+  const auto results = run_ranks(ranks, config::Backend::automatic, [](comm::World& world) {
+    const at::Tensor high = numbers(world, 1, world.place().rank), low = numbers(world, 1, world.place().rank);
+    world.everyone().all_reduce(high, Reduce::max, "test").wait();
+    world.everyone().all_reduce(low, Reduce::min, "test").wait();
+    return std::vector<double>{values(high)[0], values(low)[0]};
+  });
+  for (const auto& result : results) EXPECT_EQ(result, (std::vector<double>{ranks - 1.0, 0.0}));
+}
+
+TEST_P(Collectives, ReducesHalfPrecisionInF32) {
+  const int ranks = GetParam();
+  const auto results = run_ranks(ranks, config::Backend::automatic, [](comm::World& world) {
+    // 256 + 1 is not a bf16 number: summed in bf16 the ones would vanish one by one.
+    const at::Tensor mine = at::full({3}, world.place().rank == 0 ? 256.0 : 1.0, at::TensorOptions().dtype(at::kBFloat16).device(world.device()));
+    world.everyone().all_reduce_as(at::kFloat, mine, Reduce::sum, "test").wait();
+    return values(mine);
+  });
+  const double exact = 256.0 + (ranks - 1);
+  const double expected = at::full({}, exact, at::kFloat).to(at::kBFloat16).item<double>();
+  for (const auto& result : results) EXPECT_EQ(result, std::vector<double>(3, expected));
+}
+
+TEST_P(Collectives, BroadcastGatherScatter) {
+  const int ranks = GetParam();
+  const auto results = run_ranks(ranks, config::Backend::automatic, [ranks](comm::World& world) {
+    const comm::Group& group = world.everyone();
+    const at::Tensor given = numbers(world, 2, 100.0 * group.rank());
+    group.broadcast(given, ranks - 1, "test").wait();
+    const at::Tensor whole = numbers(world, 2 * ranks, 0), mine = numbers(world, 2, 10.0 * group.rank());
+    group.all_gather(whole, mine, "test").wait();
+    const at::Tensor part = numbers(world, 2, 0);
+    group.reduce_scatter(part, whole.clone(), Reduce::sum, "test").wait();
+    const at::Tensor received = numbers(world, ranks, 0);
+    group.all_to_all(received, numbers(world, ranks, 10.0 * group.rank()), "test").wait();
+    std::vector<double> all = values(given);
+    for (const at::Tensor& tensor : {whole, part, received}) {
+      for (double value : values(tensor)) all.push_back(value);
+    }
+    return all;
+  });
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<double> expected{100.0 * (ranks - 1), 100.0 * (ranks - 1) + 1};
+    for (int r = 0; r < ranks; ++r) expected.insert(expected.end(), {10.0 * r, 10.0 * r + 1});
+    expected.insert(expected.end(), {ranks * 10.0 * rank, ranks * (10.0 * rank + 1)});
+    for (int r = 0; r < ranks; ++r) expected.push_back(10.0 * r + rank);
+    EXPECT_EQ(results[rank], expected) << "rank " << rank;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4));
+
+TEST(PointToPoint, PassesAlongTheLine) {
+  const auto results = run_ranks(3, config::Backend::automatic, [](comm::World& world) {
+    const comm::Group& group = world.everyone();
+    const at::Tensor value = numbers(world, 1, group.rank() == 0 ? 7 : 0);
+    if (group.rank() > 0) group.recv(value, group.rank() - 1, "test").wait();
+    if (group.rank() < 2) group.send(value.add(1), group.rank() + 1, "test").wait();
+    return values(value);
+  });
+  EXPECT_EQ(results[2], std::vector<double>{9});
+}
+
+TEST(Failures, LostRankIsAnErrorThatNamesTheOperation) {
+  const auto outcomes = testing::try_ranks(2, config::Backend::gloo, [](comm::World& world) -> std::vector<double> {
+    if (world.place().rank == 1) std::_Exit(9);
+    world.everyone().all_reduce(numbers(world, 1000, 0), Reduce::sum, "gradients of block 3").wait();
+    return {};
+  });
+  EXPECT_EQ(outcomes[1].exit_code, 9);
+  EXPECT_EQ(outcomes[0].exit_code, 1);
+  EXPECT_NE(outcomes[0].log.find("[comm] rank 0: all_reduce 1 of group world (gradients of block 3) failed"), std::string::npos) << outcomes[0].log;
+}
+
+TEST(Failures, SingleIsForOneRank) {
+  const auto outcomes = testing::try_ranks(2, config::Backend::single, [](comm::World&) -> std::vector<double> { return {}; });
+  EXPECT_NE(outcomes[0].log.find("--sync-backend single is for one rank, but there are 2"), std::string::npos) << outcomes[0].log;
+}
+
+}  // namespace
+}  // namespace lockstep
