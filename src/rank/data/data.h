@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,8 @@ class Vocabulary {
   virtual std::int64_t size() const = 0;
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
+  // The token after which a text is over, if there is one: generation may stop at it.
+  virtual std::optional<std::int32_t> end() const { return std::nullopt; }
 };
 
 // Samples of seq_len + 1 tokens, addressed by number; reading is thread-safe.

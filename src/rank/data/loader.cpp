@@ -1,0 +1,172 @@
+// Reader threads that keep a ring of micro-batches filled, in the global order.
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include <ATen/Context.h>
+
+#include "base/error.h"
+#include "rank/data/data.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::int64_t untrained = -100;
+
+}  // namespace
+
+// A ticket numbers this rank's micro-batches from the start position on: ticket = step * gradient_accumulation + micro-step.
+// Readers draw tickets in order and put what they made into slot ticket % slots; next() empties the slots in the same order.
+struct Loader::Impl {
+  std::shared_ptr<const Corpus> corpus;
+  Options options;
+  Position start;
+  std::int64_t global_batch = 0;
+  std::int64_t first_epoch_steps = 0;  // steps left in the epoch of `start`
+  std::int64_t epoch_steps = 0;
+  bool pinned = false;
+
+  struct Slot {
+    bool ready = false;
+    Batch batch;
+    std::exception_ptr error;
+  };
+  std::mutex mutex;
+  std::condition_variable room, ready;
+  std::vector<Slot> slots;        // guarded by mutex, as is all below
+  std::int64_t next_ticket = 0;   // to be drawn by a reader
+  std::int64_t taken = 0;         // handed out by next()
+  bool stopping = false;
+  std::int64_t step = 0;  // of next(); used by its caller's thread only
+  std::vector<std::thread> readers;
+
+  Impl(std::shared_ptr<const Corpus> corpus_, const Options& options_, Position start_);
+  ~Impl();
+
+  std::int64_t end_ticket() const {
+    return options.repeat ? std::numeric_limits<std::int64_t>::max() : first_epoch_steps * options.gradient_accumulation;
+  }
+  Position position_of_step(std::int64_t number) const;
+  Batch make(std::int64_t ticket) const;
+  void read_ahead();
+  Batch take();
+};
+
+Loader::Impl::Impl(std::shared_ptr<const Corpus> corpus_, const Options& options_, Position start_)
+    : corpus(std::move(corpus_)), options(options_), start(start_) {
+  const auto& [index, count] = options.shard;
+  base::check(options.batch_size > 0 && options.gradient_accumulation > 0, "a batch holds something");
+  base::check(count > 0 && index >= 0 && index < count, "a shard is one of its count");
+  base::check(start.epoch >= 0 && start.sample >= 0, "a position is not negative");
+  const std::int64_t samples = corpus->samples();
+  if (start.sample > samples) {
+    throw base::data_error("data", "the data position to go on from is sample {} of epoch {}, but an epoch has {} samples: the data is not what "
+                           "the checkpoint was trained on.", start.sample, start.epoch, samples);
+  }
+  if (start.sample == samples) start = {start.epoch + 1, 0};
+  global_batch = options.batch_size * options.gradient_accumulation * count;
+  epoch_steps = (samples + global_batch - 1) / global_batch;
+  first_epoch_steps = (samples - start.sample + global_batch - 1) / global_batch;
+  pinned = options.pin_memory && at::globalContext().hasCUDA();
+
+  const std::int64_t workers = std::min(options.workers, options.prefetch);
+  slots.resize(static_cast<std::size_t>(std::max<std::int64_t>(1, options.prefetch)));
+  for (std::int64_t i = 0; i < workers; ++i) readers.emplace_back([this] { read_ahead(); });
+}
+
+Loader::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  room.notify_all();
+  for (auto& reader : readers) reader.join();
+}
+
+Position Loader::Impl::position_of_step(std::int64_t number) const {
+  if (number < first_epoch_steps) return {start.epoch, start.sample + number * global_batch};
+  const std::int64_t later = number - first_epoch_steps;
+  return {start.epoch + 1 + later / epoch_steps, later % epoch_steps * global_batch};
+}
+
+// Index i of the global batch belongs to micro-step i / (batch * ranks), to rank i / batch % ranks, to row i % batch.
+Batch Loader::Impl::make(std::int64_t ticket) const {
+  const std::int64_t rows = options.batch_size, time = corpus->seq_len();
+  const Position position = position_of_step(ticket / options.gradient_accumulation);
+  const std::int64_t micro_step = ticket % options.gradient_accumulation;
+  const std::int64_t first = position.sample + (micro_step * options.shard.count + options.shard.index) * rows;
+  const Order order(corpus->samples(), options.seed, position.epoch, options.shuffle);
+
+  const auto kind = at::TensorOptions().dtype(at::kLong).pinned_memory(pinned);
+  Batch batch;
+  batch.tokens = at::empty({rows, time}, kind);
+  batch.targets = at::empty({rows, time}, kind);
+  std::vector<std::int64_t> sample(static_cast<std::size_t>(time) + 1);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t* tokens = batch.tokens.data_ptr<std::int64_t>() + row * time;
+    std::int64_t* targets = batch.targets.data_ptr<std::int64_t>() + row * time;
+    if (first + row >= corpus->samples()) {  // the epoch ends within this batch: weight 0
+      std::fill_n(tokens, time, 0);
+      std::fill_n(targets, time, untrained);
+      batch.samples.push_back(-1);
+      continue;
+    }
+    batch.samples.push_back(order.sample_at(first + row));
+    corpus->read(batch.samples.back(), sample);
+    std::copy_n(sample.begin(), time, tokens);
+    std::copy_n(sample.begin() + 1, time, targets);
+    batch.trained_tokens += time;
+  }
+  return batch;
+}
+
+void Loader::Impl::read_ahead() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    room.wait(lock, [this] { return stopping || next_ticket < taken + static_cast<std::int64_t>(slots.size()); });
+    if (stopping || next_ticket >= end_ticket()) return;
+    const std::int64_t ticket = next_ticket++;
+    Slot slot;
+    slot.ready = true;
+    lock.unlock();
+    try {
+      slot.batch = make(ticket);
+    } catch (...) {
+      slot.error = std::current_exception();
+    }
+    lock.lock();
+    slots[static_cast<std::size_t>(ticket) % slots.size()] = std::move(slot);
+    ready.notify_one();
+  }
+}
+
+Batch Loader::Impl::take() {
+  std::unique_lock lock(mutex);
+  if (readers.empty()) return make(taken++);
+  Slot& slot = slots[static_cast<std::size_t>(taken) % slots.size()];
+  ready.wait(lock, [&] { return slot.ready; });
+  if (slot.error) std::rethrow_exception(slot.error);  // the slot stays, so a further call says the same
+  Batch batch = std::move(slot.batch);
+  slot = {};
+  ++taken;
+  room.notify_one();
+  return batch;
+}
+
+Loader::Loader(std::shared_ptr<const Corpus> corpus, const Options& options, Position start)
+    : impl_(std::make_unique<Impl>(std::move(corpus), options, start)) {}
+Loader::~Loader() = default;
+
+std::vector<Batch> Loader::next() {
+  std::vector<Batch> batches;
+  if (!impl_->options.repeat && impl_->step >= impl_->first_epoch_steps) return batches;
+  for (std::int64_t i = 0; i < impl_->options.gradient_accumulation; ++i) batches.push_back(impl_->take());
+  ++impl_->step;
+  return batches;
+}
+
+Position Loader::position() const { return impl_->position_of_step(impl_->step); }
+std::int64_t Loader::steps_per_epoch() const { return impl_->epoch_steps; }
+
+}  // namespace lockstep::data

@@ -1,0 +1,94 @@
+// Bytes and bare numbers as vocabularies.
+#include "rank/data/vocabularies.h"
+
+#include <fmt/ranges.h>
+
+#include "base/text.h"
+
+namespace lockstep::data {
+namespace {
+
+// The length of the UTF-8 character at the start of `text`; 0 where there is none.
+std::size_t utf8_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const auto second = text.size() > 1 ? static_cast<unsigned char>(text[1]) : 0u;
+  std::size_t length = 0;
+  if (lead < 0x80) return 1;
+  if (lead >= 0xc2 && lead <= 0xdf) length = 2;
+  if (lead >= 0xe0 && lead <= 0xef) length = 3;
+  if (lead >= 0xf0 && lead <= 0xf4) length = 4;
+  if (length == 0 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
+  }
+  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
+  const bool not_a_character = (lead == 0xed && second > 0x9f) || (lead == 0xf4 && second > 0x8f);
+  return overlong || not_a_character ? 0 : length;
+}
+
+class Bytes final : public Vocabulary {
+ public:
+  std::int64_t size() const override { return 256; }
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> tokens;
+    tokens.reserve(text.size());
+    for (const char byte : text) tokens.push_back(static_cast<unsigned char>(byte));
+    return tokens;
+  }
+  std::string decode(std::span<const std::int32_t> tokens) const override {
+    std::string text;
+    text.reserve(tokens.size());
+    // A model may have more tokens than there are bytes; untrained ones read as "?" in any encoding.
+    for (const std::int32_t token : tokens) text += token >= 0 && token < 256 ? static_cast<char>(token) : '?';
+    return valid_utf8(text);
+  }
+};
+
+class Numbers final : public Vocabulary {
+ public:
+  explicit Numbers(std::int64_t size) : size_(size) {}
+  std::int64_t size() const override { return size_; }
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> tokens;
+    for (const std::string& part : base::split(text, ' ')) {
+      const auto number = base::parse_integer(part);
+      if (!number || *number < 0 || *number >= size_) return bytes(text);
+      tokens.push_back(static_cast<std::int32_t>(*number));
+    }
+    return tokens;
+  }
+  std::string decode(std::span<const std::int32_t> tokens) const override { return fmt::format("{}", fmt::join(tokens, " ")); }
+
+ private:
+  std::vector<std::int32_t> bytes(std::string_view text) const {
+    std::vector<std::int32_t> tokens;
+    for (const char byte : text) {
+      const std::int32_t token = static_cast<unsigned char>(byte);
+      if (token < size_) tokens.push_back(token);
+    }
+    return tokens;
+  }
+  std::int64_t size_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Vocabulary> byte_vocabulary() { return std::make_shared<Bytes>(); }
+std::shared_ptr<const Vocabulary> number_vocabulary(std::int64_t size) { return std::make_shared<Numbers>(size); }
+
+std::string valid_utf8(std::string_view text) {
+  std::string valid;
+  valid.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length > 0) {
+      valid += text.substr(0, length);
+    } else {
+      valid += "\xef\xbf\xbd";
+    }
+    text.remove_prefix(std::max<std::size_t>(1, length));
+  }
+  return valid;
+}
+
+}  // namespace lockstep::data
