@@ -33,6 +33,12 @@ std::vector<std::int64_t> LeafSpec::shape() const {
 
 std::int64_t LeafSpec::elements() const { return product(shape()); }
 
+std::int64_t flat_elements(const UnitSpec& spec) {
+  std::int64_t elements = 0;
+  for (const LeafSpec& leaf : spec.leaves) elements += round_up(leaf.elements(), kLeafAlignment);
+  return round_up(elements, kUnitAlignment);
+}
+
 Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)) {
   bool plain = false;
   for (const auto& leaf : spec_.leaves) {
@@ -47,7 +53,8 @@ Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)) {
   const auto on_device = at::TensorOptions().device(storage.device);
   weights_ = at::zeros({elements_}, on_device.dtype(storage.weight_dtype));
   if (storage.trainable) {
-    gradients_ = at::zeros({elements_}, on_device.dtype(storage.gradient_dtype));
+    gradients_ = storage.gradient_memory.defined() ? storage.gradient_memory : at::zeros({elements_}, on_device.dtype(storage.gradient_dtype));
+    base::check(gradients_.numel() == elements_, "gradient memory is of the unit's size");
     master_ = storage.weight_dtype == at::kFloat ? weights_ : at::zeros({elements_}, on_device.dtype(at::kFloat));
   }
   for (std::size_t i = 0; i < spec_.leaves.size(); ++i) {

@@ -39,11 +39,11 @@ Replica make_replica(std::vector<model::UnitSpec> specs, model::UnitStorage stor
   Replica replica;
   std::int64_t total = 0;
   for (const model::UnitSpec& spec : specs) total += model::flat_elements(spec);
-  replica.gradients = at::zeros({total}, at::TensorOptions().device(storage.device).dtype(storage.gradient_dtype));
+  if (storage.trainable) replica.gradients = at::zeros({total}, at::TensorOptions().device(storage.device).dtype(storage.gradient_dtype));
   std::int64_t end = total;  // the first unit completes last
   for (model::UnitSpec& spec : specs) {
     const std::int64_t elements = model::flat_elements(spec);
-    storage.gradient_memory = replica.gradients.narrow(0, end - elements, elements);
+    if (storage.trainable) storage.gradient_memory = replica.gradients.narrow(0, end - elements, elements);
     replica.units.push_back(std::make_unique<model::Unit>(std::move(spec), storage));
     end -= elements;
   }

@@ -96,8 +96,9 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
 
 void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica) {
   for (const auto& unit : replica.units) {
-    for (const auto& [name, view] : unit->pieces_of(unit->master())) reader.read("model", name, view);
-    if (!unit->weights().is_same(unit->master())) unit->weights().copy_(unit->master());
+    const at::Tensor& stored = unit->master().defined() ? unit->master() : unit->weights();
+    for (const auto& [name, view] : unit->pieces_of(stored)) reader.read("model", name, view);
+    if (!unit->weights().is_same(stored)) unit->weights().copy_(stored);
   }
 }
 
