@@ -12,7 +12,7 @@ namespace {
 std::int64_t choose(at::Tensor logits, const SampleOptions& options, std::mt19937_64& random) {
   logits = logits.to(at::kCPU, at::kFloat).contiguous();
   if (options.temperature <= 0) return logits.argmax().item<std::int64_t>();
-  logits = logits / options.temperature;
+  logits = logits.div(options.temperature);
   at::Tensor candidates;
   if (options.top_k > 0 && options.top_k < logits.numel()) std::tie(logits, candidates) = logits.topk(options.top_k);
   const at::Tensor shares = logits.softmax(0).contiguous();
