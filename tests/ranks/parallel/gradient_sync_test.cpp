@@ -1,0 +1,188 @@
+// Gradients summed over ranks: against one rank, against LibTorch's own reducer, for any bucket size, with unused parameters.
+#include <gtest/gtest.h>
+
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "rank/model/model.h"
+#include "rank/parallel/gradient_sync.h"
+#include "rank/parallel/replicate.h"
+#include "support/reducer/reducer_oracle.h"
+#include "support/ranks/run_ranks.h"
+#include "support/reference/reference_decoder.h"
+
+namespace lockstep {
+namespace {
+
+using testing::run_ranks;
+using testing::try_ranks;
+
+config::ModelConfig tiny() {
+  return config::with_defaults({.hidden_size = 32, .num_layers = 2, .num_heads = 4, .kv_heads = 2, .vocab_size = 61, .max_seq_len = 16});
+}
+
+// Global batch of `ranks` x 2 samples: the same numbers whoever asks.
+std::pair<at::Tensor, at::Tensor> global_batch(int ranks) {
+  const auto generator = at::detail::createCPUGenerator(7);
+  const at::Tensor tokens = at::randint(0, 61, {2 * ranks, 17}, generator, at::TensorOptions().dtype(at::kLong));
+  return {tokens.slice(1, 0, 16).contiguous(), tokens.slice(1, 1, 17).contiguous()};
+}
+
+struct Net {
+  explicit Net(const config::ParallelConfig& options)
+      : replica(parallel::make_replica(model::decoder_units(tiny()), {})),
+        model(tiny(), replica.in_forward_order()),
+        sync(replica.gradients, replica.in_backward_order(), options) {
+    model::initialize(replica.units, 3);
+  }
+  parallel::Replica replica;
+  model::Decoder model;
+  parallel::GradientSync sync;
+};
+
+std::vector<double> values(const at::Tensor& tensor) {
+  const at::Tensor host = tensor.to(at::kCPU, at::kDouble).contiguous();
+  return {host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel()};
+}
+
+void expect_close(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  double scale = 0;
+  for (double value : b) scale = std::max(scale, std::abs(value));
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance * scale) << "element " << i;
+}
+
+struct Case {
+  int ranks;
+  double bucket_cap_mb;
+};
+class Buckets : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Buckets, GradientsEqualOneRankWithTheWholeBatch) {
+  const auto [ranks, cap] = GetParam();
+  const auto results = run_ranks(ranks, config::Backend::automatic, [ranks = ranks, cap = cap](comm::World& world) {
+    Net net({.bucket_cap_mb = cap});
+    for (const auto& bucket : net.sync.buckets()) EXPECT_LE(bucket.gradients.nbytes(), std::max<std::size_t>(cap * 1024 * 1024, 1024));
+    const auto [tokens, targets] = global_batch(ranks);
+    const std::int64_t first = 2 * world.place().rank;
+    net.sync.arm(world.everyone());
+    net.model.forward_backward(tokens.narrow(0, first, 2).contiguous(), targets.narrow(0, first, 2).contiguous(), at::ones({}));
+    net.sync.finish(world.everyone());
+    return values(net.replica.gradients);
+  });
+  Net alone({});
+  const auto [tokens, targets] = global_batch(ranks);
+  alone.model.forward_backward(tokens, targets, at::ones({}));
+  for (const auto& result : results) expect_close(result, values(alone.replica.gradients), 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Buckets, ::testing::Values(Case{1, 25}, Case{2, 25}, Case{2, 0.001}, Case{3, 0.013}, Case{4, 0.05}));
+
+TEST(GradientSync, EqualsLibTorchsReducer) {
+  run_ranks(2, config::Backend::gloo, [](comm::World& world) -> std::vector<double> {
+    Net net({.bucket_cap_mb = 0.01});
+    const auto [all_tokens, all_targets] = global_batch(2);
+    const at::Tensor tokens = all_tokens.narrow(0, 2 * world.place().rank, 2).contiguous();
+    const at::Tensor targets = all_targets.narrow(0, 2 * world.place().rank, 2).contiguous();
+    net.sync.arm(world.everyone());
+    net.model.forward_backward(tokens, targets, at::ones({}));
+    net.sync.finish(world.everyone());
+
+    reference::Parameters parameters = reference::copy_parameters(net.replica.in_forward_order());
+    testing::reduce_with_libtorch(world.place(), parameters, [&] { return reference::loss_sum(tiny(), parameters, tokens, targets); });
+    for (const auto& unit : net.replica.units) {
+      for (const auto& [name, view] : unit->pieces_of(unit->gradients())) {
+        // The reducer averages; we sum.
+        expect_close(values(view), values(parameters.at(name).grad().mul(2)), 1e-6);
+      }
+    }
+    return {};
+  });
+}
+
+// Two leaves; backward announces what it is told to.
+struct TwoLeaves {
+  explicit TwoLeaves(const config::ParallelConfig& options)
+      : replica(parallel::make_replica({{.name = "pair",
+                                         .leaves = {{.name = "a", .pieces = {{"net.a.weight", {8, 8}}}}, {.name = "b", .pieces = {{"net.b.weight", {8, 8}}}}}}},
+                                       {})),
+        sync(replica.gradients, replica.in_backward_order(), options) {}
+  void backward(bool uses_b) {
+    replica.units[0]->gradient(0).add_(1);
+    replica.units[0]->gradient_ready(0);
+    if (!uses_b) return;
+    replica.units[0]->gradient(1).add_(1);
+    replica.units[0]->gradient_ready(1);
+  }
+  parallel::Replica replica;
+  parallel::GradientSync sync;
+};
+
+TEST(GradientSync, UnusedParameterIsAnErrorThatNamesIt) {
+  const auto outcomes = try_ranks(2, config::Backend::gloo, [](comm::World& world) -> std::vector<double> {
+    TwoLeaves net({});
+    net.sync.arm(world.everyone());
+    net.backward(world.place().rank == 0);
+    net.sync.finish(world.everyone());
+    return {};
+  });
+  EXPECT_NE(outcomes[1].exit_code, 0);
+  EXPECT_NE(outcomes[1].log.find("rank 1: 1 parameters got no gradient in this step: net.b.weight"), std::string::npos) << outcomes[1].log;
+}
+
+TEST(GradientSync, UnusedParametersAreFineWhenAskedFor) {
+  const auto results = run_ranks(2, config::Backend::gloo, [](comm::World& world) {
+    TwoLeaves net({.find_unused_parameters = true});
+    net.sync.arm(world.everyone());
+    net.backward(world.place().rank == 0);
+    net.sync.finish(world.everyone());
+    return std::vector<double>{net.replica.units[0]->gradient(0).sum().item<double>(), net.replica.units[0]->gradient(1).sum().item<double>()};
+  });
+  for (const auto& result : results) EXPECT_EQ(result, (std::vector<double>{128, 64}));
+}
+
+TEST(GradientSync, AccumulationMicroStepsTalkToNobody) {
+  const auto results = run_ranks(2, config::Backend::gloo, [](comm::World& world) {
+    TwoLeaves net({});
+    for (int micro = 0; micro < 3; ++micro) {
+      if (micro == 2) net.sync.arm(world.everyone());
+      net.backward(true);
+      if (micro < 2) EXPECT_EQ(net.replica.gradients.sum().item<double>(), 128.0 * (micro + 1));
+    }
+    net.sync.finish(world.everyone());
+    return std::vector<double>{net.replica.gradients.sum().item<double>()};
+  });
+  for (const auto& result : results) EXPECT_EQ(result, std::vector<double>{2 * 3 * 128});
+}
+
+TEST(Replicas, StartFromRankZerosWeights) {
+  run_ranks(3, config::Backend::gloo, [](comm::World& world) -> std::vector<double> {
+    parallel::Replica replica = parallel::make_replica(model::decoder_units(tiny()), {});
+    model::initialize(replica.units, 100 + world.place().rank);
+    parallel::broadcast_weights(world.everyone(), replica);
+    parallel::verify_equal(world.everyone(), replica, 0);
+    parallel::Replica expected = parallel::make_replica(model::decoder_units(tiny()), {});
+    model::initialize(expected.units, 100);
+    for (std::size_t u = 0; u < expected.units.size(); ++u) EXPECT_TRUE(replica.units[u]->weights().equal(expected.units[u]->weights()));
+    return {};
+  });
+}
+
+TEST(Replicas, DivergenceNamesRankAndUnit) {
+  const auto outcomes = try_ranks(3, config::Backend::gloo, [](comm::World& world) -> std::vector<double> {
+    parallel::Replica replica = parallel::make_replica(model::decoder_units(tiny()), {});
+    model::initialize(replica.units, 5);
+    if (world.place().rank == 2) replica.units[1]->weight(0)[0][0] += 1e-6;
+    parallel::verify_equal(world.everyone(), replica, 40);
+    return {};
+  });
+  for (const auto& outcome : outcomes) {
+    EXPECT_NE(outcome.log.find("step 40: the weights of rank 2 differ from rank 0's, first in block 0"), std::string::npos) << outcome.log;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
