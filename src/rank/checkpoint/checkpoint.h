@@ -5,13 +5,11 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "base/files.h"
 
@@ -35,26 +33,33 @@ struct Share {
   int count = 1;
 };
 
-// Saves in the background. One save at a time: begin() waits for the one before it. Not collective.
+// Saves in the background. One save at a time: begin() waits for the one before it. Not collective, but every writer makes the
+// same calls, and all Savers of a folder are made before the first begin(). One thread calls it.
 //   begin(): picks this writer's share of the tensors, copies it to host memory (the only time training is blocked) and returns.
 //   Each writer writes model-NNNNN-of-NNNNN.safetensors, optimizer-...; then part-N.json with sizes and checksums.
 //   Writer 0 waits for all parts, writes state.json and manifest.json, syncs, renames step-NNNNNN.partial to step-NNNNNN
 //   and removes the oldest beyond `keep`.
+// A save that fails (full disk, a writer that died) leaves no half folder and the checkpoint before it untouched; a later begin() works.
 class Saver {
  public:
   struct Options {
-    std::filesystem::path folder;  // <run folder>/checkpoints
-    Share share;
+    std::filesystem::path folder = {};  // <run folder>/checkpoints
+    Share share = {};
     std::int64_t keep = 3;  // 0: all
-    bool asynchronous = true;
+    bool asynchronous = true;       // false: begin() returns when the save is whole or has failed
+    double peer_timeout_s = 300;    // writer 0 gives a save up when no file of it has grown for this long
+    double closing_grace_s = 2;     // how long the destructor lets writer 0 wait for others
   };
+  // Writer 0 cleans up what crashed saves left in the folder.
   Saver(base::FileSystem& files, Options options);
-  ~Saver();  // waits
+  // Finishes writing this writer's share. For the others' it waits only closing_grace_s: call wait() where the save matters.
+  ~Saver();
 
+  // Throws only where the copy to host memory fails; what goes wrong while writing is told by wait() or take_error().
   void begin(std::int64_t step, const Contents& contents);
-  // Blocks until the last save is whole (on writer 0: renamed). Rethrows its error; a failed save leaves no half folder.
+  // Blocks until the last save is whole (on writer 0: renamed). Throws its error as UserError(ExitCode::checkpoint).
   void wait();
-  // The error of a finished failed save, if there is one: training may go on.
+  // The error of a finished failed save, if there is one: training may go on. Tells each error once.
   std::optional<std::string> take_error();
   bool busy() const;
 
@@ -63,7 +68,8 @@ class Saver {
   std::unique_ptr<Impl> impl_;
 };
 
-// A checkpoint that is there. verify() reads everything and compares checksums.
+// A checkpoint that is there, read-only; reading is thread-safe. The constructor checks the manifest, that every file is there in its full
+// size, and all headers; verify() reads everything and compares checksums.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& folder);
@@ -72,7 +78,7 @@ class Reader {
   std::string state_json() const;
   std::vector<std::string> names(std::string_view kind) const;  // kind: "model" or "optimizer"
   std::vector<std::int64_t> shape(std::string_view kind, const std::string& name) const;
-  // Copies into `target` (any device, float type); refuses another shape.
+  // Copies into `target` (any device, float type); refuses another shape. Compares the tensor's checksum.
   void read(std::string_view kind, const std::string& name, const at::Tensor& target) const;
   // Throws UserError(ExitCode::checkpoint) that names the damaged file.
   void verify() const;

@@ -1,0 +1,158 @@
+// Reading and writing what a checkpoint's folder says about itself.
+#include "rank/checkpoint/manifest.h"
+
+#include <charconv>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view format_name = "lockstep checkpoint";
+constexpr std::pair<StepFolder::State, std::string_view> endings[] = {
+    {StepFolder::State::whole, ""},
+    {StepFolder::State::replaced, ".replaced"},
+    {StepFolder::State::partial, ".partial"},
+    {StepFolder::State::deleting, ".deleting"},
+};
+
+std::uint32_t checksum_of(std::string_view text) { return base::crc32c(std::as_bytes(std::span(text.data(), text.size()))); }
+
+std::string hex(std::uint32_t checksum) { return fmt::format("{:08x}", checksum); }
+std::uint32_t from_hex(const std::string& text) {
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc() || end != text.data() + text.size()) throw std::invalid_argument("no checksum: " + text);
+  return value;
+}
+
+Json files_json(const std::vector<FileRecord>& files) {
+  Json list = Json::array();
+  for (const FileRecord& file : files) list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", hex(file.checksum)}});
+  return list;
+}
+Json tensors_json(const std::vector<TensorRecord>& tensors) {
+  Json list = Json::array();
+  for (const TensorRecord& tensor : tensors) {
+    list.push_back({{"kind", tensor.kind},
+                    {"name", tensor.name},
+                    {"file", tensor.file},
+                    {"dtype", tensor.dtype},
+                    {"shape", tensor.shape},
+                    {"crc32c", hex(tensor.checksum)}});
+  }
+  return list;
+}
+std::vector<FileRecord> files_from(const Json& list) {
+  std::vector<FileRecord> files;
+  for (const Json& file : list) {
+    files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<std::uint64_t>(), from_hex(file.at("crc32c").get<std::string>())});
+  }
+  return files;
+}
+std::vector<TensorRecord> tensors_from(const Json& list) {
+  std::vector<TensorRecord> tensors;
+  for (const Json& tensor : list) {
+    tensors.push_back({tensor.at("kind").get<std::string>(), tensor.at("name").get<std::string>(), tensor.at("file").get<std::string>(),
+                       tensor.at("dtype").get<std::string>(), tensor.at("shape").get<std::vector<std::int64_t>>(),
+                       from_hex(tensor.at("crc32c").get<std::string>())});
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::string part_text(const Part& part) {
+  const Json json = {{"step", part.step},
+                     {"attempt", part.attempt},
+                     {"error", part.error},
+                     {"files", files_json(part.files)},
+                     {"tensors", tensors_json(part.tensors)}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Part parse_part(std::string_view text, const std::filesystem::path& path) {
+  try {
+    const Json json = Json::parse(text);
+    return {json.at("step").get<std::int64_t>(), json.at("attempt").get<std::int64_t>(), json.at("error").get<std::string>(),
+            files_from(json.at("files")), tensors_from(json.at("tensors"))};
+  } catch (const std::exception& error) {
+    throw base::checkpoint_error("checkpoint", "{} is damaged: {}", path.string(), error.what());
+  }
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  Json json = {{"format", format_name},       {"version", format_version},
+               {"step", manifest.step},       {"writers", manifest.writers},
+               {"time", manifest.time},       {"files", files_json(manifest.files)},
+               {"tensors", tensors_json(manifest.tensors)}};
+  json["crc32c"] = hex(checksum_of(json.dump(1)));
+  return json.dump(1) + "\n";
+}
+
+Manifest read_manifest(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "manifest.json";
+  if (!std::filesystem::exists(path)) {
+    throw base::checkpoint_error("checkpoint", "{} is no whole checkpoint: it has no manifest.json", folder.string());
+  }
+  const std::string text = base::read_text(path);
+  try {
+    Json json = Json::parse(text);
+    const int version = json.at("version").get<int>();
+    if (version > format_version) {
+      throw base::checkpoint_error("checkpoint", "{} has format {}, this program reads up to {}. Use a newer lockstep.", folder.string(), version,
+                                   format_version);
+    }
+    const bool same_spelling = json.dump(1) + "\n" == text;
+    const std::uint32_t said = from_hex(json.at("crc32c").get<std::string>());
+    json.erase("crc32c");
+    if (!same_spelling || json.at("format") != format_name || checksum_of(json.dump(1)) != said) {
+      throw base::checkpoint_error("checkpoint", "{} is damaged: its checksum differs", path.string());
+    }
+    return {json.at("step").get<std::int64_t>(), json.at("writers").get<int>(), json.at("time").get<std::string>(), files_from(json.at("files")),
+            tensors_from(json.at("tensors"))};
+  } catch (const base::UserError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw base::checkpoint_error("checkpoint", "{} is damaged: {}", path.string(), error.what());
+  }
+}
+
+std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step, StepFolder::State state) {
+  for (const auto& [known, ending] : endings) {
+    if (known == state) return folder / fmt::format("step-{:06}{}", step, ending);
+  }
+  throw base::Bug("every state of a step's folder has an ending");
+}
+
+std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder) {
+  std::vector<StepFolder> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("step-") || !entry.is_directory(error)) continue;
+    const std::size_t digits_end = std::min(name.find_first_not_of("0123456789", 5), name.size());
+    std::int64_t step = 0;
+    if (std::from_chars(name.data() + 5, name.data() + digits_end, step).ec != std::errc()) continue;  // no digits, or too many
+    for (const auto& [state, ending] : endings) {
+      if (name.substr(digits_end) == ending) found.push_back({entry.path(), step, state});
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const StepFolder& a, const StepFolder& b) {
+    return a.step != b.step ? a.step > b.step : a.state < b.state;
+  });
+  return found;
+}
+
+std::string part_name(int writer) { return fmt::format("part-{}.json", writer); }
+
+std::string tensors_name(std::string_view kind, int writer, int count) {
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", kind, writer + 1, count);
+}
+
+}  // namespace lockstep::checkpoint

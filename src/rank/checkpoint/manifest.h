@@ -1,0 +1,66 @@
+// What a checkpoint's folder says about itself: names of folders and files, one writer's part, the manifest of the whole.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::checkpoint {
+
+inline constexpr int format_version = 1;
+inline constexpr std::string_view kinds[] = {"model", "optimizer"};
+
+struct FileRecord {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::uint32_t checksum = 0;  // CRC-32C
+};
+
+struct TensorRecord {
+  std::string kind;  // "model" or "optimizer"
+  std::string name;
+  std::string file;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::uint32_t checksum = 0;
+};
+
+// What one writer wrote. Writer 0 joins the parts; `attempt` tells them from what an earlier, failed save of the same step left.
+struct Part {
+  std::int64_t step = 0;
+  std::int64_t attempt = 0;
+  std::string error;  // the writer could not do its share
+  std::vector<FileRecord> files;
+  std::vector<TensorRecord> tensors;
+};
+std::string part_text(const Part& part);
+Part parse_part(std::string_view text, const std::filesystem::path& path);
+
+struct Manifest {
+  std::int64_t step = 0;
+  int writers = 0;
+  std::string time;
+  std::vector<FileRecord> files;
+  std::vector<TensorRecord> tensors;
+};
+// Carries a checksum of itself and has exactly one spelling, so that every changed byte is noticed.
+std::string manifest_text(const Manifest& manifest);
+// Throws UserError(ExitCode::checkpoint) where it is missing, damaged or of a newer format.
+Manifest read_manifest(const std::filesystem::path& folder);
+
+// Folders of one run's checkpoints. Only `whole` ones may be trusted; a `replaced` one was whole and is about to be removed.
+struct StepFolder {
+  enum class State { whole, replaced, partial, deleting };
+  std::filesystem::path path;
+  std::int64_t step = 0;
+  State state = State::whole;
+};
+std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step, StepFolder::State state = StepFolder::State::whole);
+std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder);  // newest first; empty where there is no folder
+
+std::string part_name(int writer);                                       // "part-0.json"
+std::string tensors_name(std::string_view kind, int writer, int count);  // "model-00001-of-00002.safetensors"
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,202 @@
+// The protocol of a save: everything beside, synced, checksummed; then one rename makes it a checkpoint.
+#include "rank/checkpoint/save.h"
+
+#include <chrono>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+using State = StepFolder::State;
+
+constexpr std::size_t write_bytes = 16u << 20;
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+// Renamed first, so that a half removed checkpoint is never taken for a whole one.
+void remove_folder(base::FileSystem& files, const std::filesystem::path& folder, const StepFolder& victim) {
+  const auto doomed = step_folder(folder, victim.step, State::deleting);
+  if (victim.state != State::deleting) {
+    if (std::filesystem::exists(doomed)) files.remove_all(doomed);
+    files.rename(victim.path, doomed);
+  }
+  files.remove_all(doomed);
+}
+
+// Something that changes while any writer makes progress.
+std::uint64_t progress_mark(const std::filesystem::path& folder) {
+  std::uint64_t mark = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    mark += 1 + entry->file_size(error);
+  }
+  return mark;
+}
+
+// What Hugging Face's loaders read to find a tensor among several files.
+std::string index_text(const std::vector<TensorRecord>& tensors, std::uint64_t total_bytes) {
+  nlohmann::ordered_json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", nlohmann::ordered_json::object()}};
+  for (const TensorRecord& tensor : tensors) {
+    if (tensor.kind == "model") index["weight_map"][tensor.name] = tensor.file;
+  }
+  return index.dump(1) + "\n";
+}
+
+}  // namespace
+
+void clean_leftovers(base::FileSystem& files, const std::filesystem::path& folder, std::int64_t but) {
+  for (const StepFolder& found : list_step_folders(folder)) {
+    if (found.state == State::whole || found.step == but) continue;
+    try {
+      const auto whole = step_folder(folder, found.step);
+      if (found.state == State::replaced && !std::filesystem::exists(whole)) {
+        files.rename(found.path, whole);
+        base::log_info("put {} back: a crash hit while it was being replaced", whole.string());
+        continue;
+      }
+      remove_folder(files, folder, found);
+      base::log_info("removed {}, left by a save or a removal that did not finish", found.path.string());
+    } catch (const base::UserError& error) {
+      base::log_warning("could not clean up {}: {}", found.path.string(), error.what());
+    }
+  }
+}
+
+SaveWriter::SaveWriter(base::FileSystem& files, const Saver::Options& options, std::function<bool(double quiet_s)> patience)
+    : files_(files), options_(options), patience_(std::move(patience)) {}
+
+FileRecord SaveWriter::write_text(const std::filesystem::path& path, const std::string& text) {
+  auto file = files_.create(path);
+  file->write(bytes_of(text));
+  file->sync_and_close();
+  return {path.filename().string(), text.size(), base::crc32c(bytes_of(text))};
+}
+
+FileRecord SaveWriter::write_tensors(const Save& save, const StagedFile& staged, std::vector<TensorRecord>& tensors) {
+  auto file = files_.create(step_folder(options_.folder, save.step, State::partial) / staged.name);
+  file->write(bytes_of(staged.header));
+  for (std::size_t at = 0; at < staged.data.size(); at += write_bytes) {
+    file->write(staged.data.subspan(at, std::min(write_bytes, staged.data.size() - at)));
+  }
+  std::uint32_t whole = base::crc32c(bytes_of(staged.header));
+  for (const TensorEntry& entry : staged.entries) {
+    const std::uint32_t checksum = base::crc32c(staged.data.subspan(entry.begin, entry.bytes()));
+    whole = base::crc32c_combine(whole, checksum, entry.bytes());
+    tensors.push_back({staged.kind, entry.name, staged.name, std::string(dtype_name(entry.dtype)), entry.shape, checksum});
+  }
+  file->sync_and_close();
+  return {staged.name, staged.header.size() + staged.data.size(), whole};
+}
+
+void SaveWriter::write_part(const Save& save) {
+  const auto folder = step_folder(options_.folder, save.step, State::partial);
+  files_.create_directories(folder);
+  Part part{.step = save.step, .attempt = save.attempt, .error = {}, .files = {}, .tensors = {}};
+  for (const StagedFile& staged : save.files) part.files.push_back(write_tensors(save, staged, part.tensors));
+  base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
+  files_.sync_directory(folder);
+}
+
+std::vector<Part> SaveWriter::wait_for_parts(const Save& save) {
+  const auto folder = step_folder(options_.folder, save.step, State::partial);
+  std::vector<Part> parts;
+  std::uint64_t mark = 0;
+  std::int64_t changed_ns = base::now_ns();
+  for (int writer = 0; writer < options_.share.count;) {
+    const auto path = folder / part_name(writer);
+    if (std::filesystem::exists(path)) {
+      Part part = parse_part(base::read_text(path), path);
+      if (part.step == save.step && part.attempt == save.attempt) {
+        if (!part.error.empty()) throw base::checkpoint_error("checkpoint", "rank {} could not write its share: {}", writer, part.error);
+        parts.push_back(std::move(part));
+        ++writer;
+        continue;
+      }
+    }
+    const std::uint64_t now = progress_mark(folder);
+    if (std::exchange(mark, now) != now) changed_ns = base::now_ns();
+    if (!patience_(base::seconds_since(changed_ns))) {
+      throw base::checkpoint_error("checkpoint", "rank {} did not write its share", writer);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return parts;
+}
+
+void SaveWriter::finish(const Save& save) {
+  const auto folder = step_folder(options_.folder, save.step, State::partial);
+  Manifest manifest{.step = save.step, .writers = options_.share.count, .time = base::utc_time(), .files = {}, .tensors = {}};
+  std::uint64_t model_bytes = 0;
+  for (Part& part : wait_for_parts(save)) {
+    for (FileRecord& file : part.files) {
+      std::error_code error;
+      const auto size = std::filesystem::file_size(folder / file.name, error);
+      if (error || size != file.bytes) {
+        throw base::checkpoint_error("checkpoint", "{} should have {} bytes and has {}", (folder / file.name).string(), file.bytes, error ? 0 : size);
+      }
+      if (file.name.starts_with("model-")) model_bytes += file.bytes;
+      manifest.files.push_back(std::move(file));
+    }
+    std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(manifest.tensors));
+  }
+  manifest.files.push_back(write_text(folder / "state.json", save.state_json));
+  manifest.files.push_back(write_text(folder / "model.safetensors.index.json", index_text(manifest.tensors, model_bytes)));
+  write_text(folder / "manifest.json", manifest_text(manifest));
+  for (int writer = 0; writer < options_.share.count; ++writer) files_.remove_all(folder / part_name(writer));
+  files_.sync_directory(folder);
+  put_in_place(save);
+  remove_oldest(save.step);
+}
+
+void SaveWriter::put_in_place(const Save& save) {
+  const auto partial = step_folder(options_.folder, save.step, State::partial);
+  const auto whole = step_folder(options_.folder, save.step);
+  const auto replaced = step_folder(options_.folder, save.step, State::replaced);
+  const bool replaces = std::filesystem::exists(whole);
+  if (replaces) files_.rename(whole, replaced);
+  try {
+    files_.rename(partial, whole);
+    files_.sync_directory(options_.folder);
+  } catch (...) {
+    if (replaces && !std::filesystem::exists(whole)) files_.rename(replaced, whole);
+    throw;
+  }
+  if (replaces) clean_leftovers(files_, options_.folder);
+}
+
+void SaveWriter::remove_oldest(std::int64_t saved_step) {
+  if (options_.keep <= 0) return;
+  std::int64_t kept = 1;  // the one just saved, whatever its number
+  for (const StepFolder& found : list_step_folders(options_.folder)) {
+    if (found.state != State::whole || found.step == saved_step || kept++ < options_.keep) continue;
+    try {
+      remove_folder(files_, options_.folder, found);
+    } catch (const base::UserError& error) {  // the new checkpoint is whole: no reason to call the save failed
+      base::log_warning("could not remove the old checkpoint {}: {}", found.path.string(), error.what());
+    }
+  }
+}
+
+void SaveWriter::give_up(const Save& save, const std::string& reason) noexcept {
+  try {
+    const auto folder = step_folder(options_.folder, save.step, State::partial);
+    if (!std::filesystem::exists(folder)) return;
+    if (options_.share.index == 0) {
+      remove_folder(files_, options_.folder, {folder, save.step, State::partial});
+    } else {
+      const Part part{.step = save.step, .attempt = save.attempt, .error = reason, .files = {}, .tensors = {}};
+      for (const StagedFile& staged : save.files) files_.remove_all(folder / staged.name);  // a full disk has no room even for the reason
+      base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
+    }
+  } catch (const std::exception& error) {
+    base::log_warning("could not clean up after a failed save: {}", error.what());
+  }
+}
+
+}  // namespace lockstep::checkpoint

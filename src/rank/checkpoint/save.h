@@ -1,0 +1,52 @@
+// Writing one checkpoint through the seam: a writer's part, and writer 0's joining of all parts. No threads here.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "rank/checkpoint/checkpoint.h"
+#include "rank/checkpoint/manifest.h"
+#include "rank/checkpoint/staging.h"
+
+namespace lockstep::checkpoint {
+
+struct Save {
+  std::int64_t step = 0;
+  std::int64_t attempt = 0;  // counts begin(): equal on all writers
+  std::vector<StagedFile> files;
+  std::string state_json;
+};
+
+// Removes what crashed saves and deletions left in `folder`, except the folder of step `but`. Where a crash hit between taking an
+// old checkpoint of a step away and putting the new one in its place, the old one is put back.
+void clean_leftovers(base::FileSystem& files, const std::filesystem::path& folder, std::int64_t but = -1);
+
+class SaveWriter {
+ public:
+  // `patience` is asked while writer 0 waits for others, with the seconds since anything in the folder changed: false gives up.
+  SaveWriter(base::FileSystem& files, const Saver::Options& options, std::function<bool(double quiet_s)> patience);
+
+  // This writer's files and part-N.json, synced.
+  void write_part(const Save& save);
+  // Writer 0: waits for all parts, writes manifest and state, puts the folder in its place, removes the oldest beyond `keep`.
+  void finish(const Save& save);
+  // After a failure: writer 0 removes the folder, others say in their part what went wrong. Never throws.
+  void give_up(const Save& save, const std::string& reason) noexcept;
+
+ private:
+  FileRecord write_tensors(const Save& save, const StagedFile& file, std::vector<TensorRecord>& tensors);
+  FileRecord write_text(const std::filesystem::path& path, const std::string& text);
+  std::vector<Part> wait_for_parts(const Save& save);
+  void put_in_place(const Save& save);
+  void remove_oldest(std::int64_t saved_step);
+
+  base::FileSystem& files_;
+  const Saver::Options& options_;
+  std::function<bool(double)> patience_;
+};
+
+}  // namespace lockstep::checkpoint

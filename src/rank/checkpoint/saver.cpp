@@ -1,0 +1,108 @@
+// The saver: copies in the caller's thread, writes in its own.
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "rank/checkpoint/checkpoint.h"
+#include "rank/checkpoint/save.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+// Errors of the file system begin with their room; within our own sentence that is noise.
+std::string without_room(std::string_view what) {
+  const auto end = what.starts_with('[') ? what.find("] ") : std::string_view::npos;
+  return std::string(end == std::string_view::npos ? what : what.substr(end + 2));
+}
+
+}  // namespace
+
+struct Saver::Impl {
+  base::FileSystem& files;
+  const Options options;
+  Staging staging;
+  Save save;  // belongs to the thread while it runs
+  std::thread thread;
+  std::int64_t attempts = 0;
+  std::atomic<bool> busy = false;
+  std::atomic<std::int64_t> closing_ns = 0;  // when the destructor began; 0: not yet
+  std::mutex mutex;
+  std::optional<std::string> error;  // guarded by mutex
+
+  Impl(base::FileSystem& files_, Options options_) : files(files_), options(std::move(options_)) {}
+
+  void join() {
+    if (thread.joinable()) thread.join();
+  }
+  bool patient(double quiet_s) const {
+    const std::int64_t closing = closing_ns;
+    if (closing != 0) return base::seconds_since(closing) < options.closing_grace_s;
+    return quiet_s < options.peer_timeout_s;
+  }
+  void run() noexcept;
+  std::string explain(const std::string& reason) const;
+};
+
+void Saver::Impl::run() noexcept {
+  SaveWriter writer(files, options, [this](double quiet_s) { return patient(quiet_s); });
+  try {
+    if (options.share.index == 0) clean_leftovers(files, options.folder, save.step);
+    writer.write_part(save);
+    if (options.share.index == 0) writer.finish(save);
+  } catch (const std::exception& failure) {
+    const std::string reason = without_room(failure.what());
+    writer.give_up(save, reason);
+    const std::lock_guard lock(mutex);
+    error = explain(reason);
+  }
+  busy = false;
+}
+
+std::string Saver::Impl::explain(const std::string& reason) const {
+  std::string before = "There is no earlier checkpoint.";
+  for (const StepFolder& found : list_step_folders(options.folder)) {
+    if (found.state != StepFolder::State::whole) continue;
+    before = fmt::format("{} is untouched.", found.path.string());
+    break;
+  }
+  return fmt::format("step {} was not saved: {}{} {}", save.step, reason, reason.ends_with('.') ? "" : ".", before);
+}
+
+Saver::Saver(base::FileSystem& files, Options options) : impl_(std::make_unique<Impl>(files, std::move(options))) {
+  if (impl_->options.share.index == 0) clean_leftovers(files, impl_->options.folder);
+}
+
+Saver::~Saver() {
+  impl_->closing_ns = base::now_ns();
+  impl_->join();
+  if (impl_->error) base::log_error("{}", *impl_->error);
+}
+
+void Saver::begin(std::int64_t step, const Contents& contents) {
+  impl_->join();
+  const std::int64_t attempt = ++impl_->attempts;
+  impl_->save = {.step = step, .attempt = attempt, .files = impl_->staging.copy(step, contents, impl_->options.share), .state_json = contents.state_json};
+  impl_->busy = true;
+  if (impl_->options.asynchronous) {
+    impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
+  } else {
+    impl_->run();
+  }
+}
+
+void Saver::wait() {
+  impl_->join();
+  if (auto error = take_error()) throw base::UserError(base::ExitCode::checkpoint, "checkpoint", *error);
+}
+
+std::optional<std::string> Saver::take_error() {
+  const std::lock_guard lock(impl_->mutex);
+  return std::exchange(impl_->error, std::nullopt);
+}
+
+bool Saver::busy() const { return impl_->busy; }
+
+}  // namespace lockstep::checkpoint
