@@ -37,7 +37,7 @@ int show(std::span<const std::string> args) {
     print(config::flags_help());
     return 0;
   }
-  expect_nothing_more("show", line.leftover);
+  config::expect_no_leftover(line, "lockstep config show");
   print(config::to_yaml(config::load(line.request)));
   return 0;
 }
