@@ -5,7 +5,7 @@ BUILD ?= build
 CMAKE := .deps/bin/cmake
 RUN_ARGS ?=
 
-.PHONY: all train test check build bench format lint setup test-gpu clean
+.PHONY: docs all train test check build bench format lint setup test-gpu clean
 
 all: build
 
@@ -23,6 +23,10 @@ build: setup
 
 train: build
 	@$(BUILD)/bin/lockstep train -f models/nano.yaml $(RUN_ARGS)
+
+# docs/configuration.md and docs/errors.md are made from the table of options and the table of mistakes.
+docs: build
+	@python3 tools/make_docs.py --lockstep $(BUILD)/bin/lockstep
 
 clean:
 	rm -rf $(BUILD)

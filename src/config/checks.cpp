@@ -67,7 +67,7 @@ class Checker {
     if (m.head_dim == 0 && m.hidden_size % m.num_heads != 0) {
       broken({"model.num_heads", "model.hidden_size"},
              "model.hidden_size = {} does not divide by model.num_heads = {}. Use hidden_size {}, or num_heads {}, or set model.head_dim.",
-             m.hidden_size, m.num_heads, nearest_multiples(m.hidden_size, m.num_heads), nearest_divisors(m.hidden_size, m.num_heads));
+             m.hidden_size, m.num_heads, nearest_multiples(m.hidden_size, 2 * m.num_heads), nearest_divisors(m.hidden_size, m.num_heads));
       return;
     }
     if (m.kv_heads > 0 && m.num_heads % m.kv_heads != 0) {
@@ -169,7 +169,7 @@ class Checker {
     }
     const bool alone = !config_.trainer.distributed.enabled || config_.trainer.distributed.backend == Backend::single;
     if (alone && (p.ranks > 1 || p.nnodes > 1)) {
-      broken({"parallel.ranks", "parallel.nnodes"}, "{} ranks cannot train with {}. Remove it, or use one rank.", p.ranks * p.nnodes,
+      broken({"parallel.ranks", "parallel.nnodes"}, "{} ranks cannot train with {}. Remove it, or use one rank.", std::max<std::int64_t>(p.ranks, 1) * p.nnodes,
              config_.trainer.distributed.enabled ? "trainer.distributed.backend = single" : "trainer.distributed.enabled = false");
     }
   }

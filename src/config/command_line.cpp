@@ -155,6 +155,15 @@ CommandLine parse_command_line(std::span<const std::string> args, std::map<std::
 
 CommandLine parse_command_line(std::span<const std::string> args) { return parse_command_line(args, process_environment()); }
 
+void expect_no_leftover(const CommandLine& line, std::string_view command) {
+  if (line.leftover.empty()) return;
+  const std::string& first = line.leftover.front();
+  const std::string_view endings[] = {".yaml", ".yml", ".json"};
+  const bool file = std::any_of(std::begin(endings), std::end(endings), [&](std::string_view ending) { return first.ends_with(ending); });
+  throw base::usage_error("config", "`{}` does not know what to do with {}. {}", command, first,
+                          file ? fmt::format("Did you mean -f {}?", first) : "Settings look like trainer.seed=1, flags like --seed 1.");
+}
+
 std::map<std::string, std::string> process_environment() {
   std::map<std::string, std::string> found;
   for (char** entry = environ; *entry != nullptr; ++entry) {

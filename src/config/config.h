@@ -53,6 +53,8 @@ struct CommandLine {
 // Reads what follows a verb. Unknown flags and flags without their value are all reported in one UserError.
 CommandLine parse_command_line(std::span<const std::string> args, std::map<std::string, std::string> environment);
 CommandLine parse_command_line(std::span<const std::string> args);  // with this process's environment
+// For commands that take nothing but settings: UserError that names the first leftover argument. `command`: "lockstep train".
+void expect_no_leftover(const CommandLine& line, std::string_view command);
 std::map<std::string, std::string> process_environment();           // its LOCKSTEP_* variables
 
 // Applies the layers and checks every value and what must hold between them. Throws one UserError that lists all mistakes.

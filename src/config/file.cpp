@@ -85,16 +85,32 @@ Written written_of(const YAML::Node& node) {
       break;
     case YAML::NodeType::Map:
       written.form = Written::Form::map;
-      written.text = "a section of keys";
+      written.text = "{...}";
       break;
   }
   return written;
 }
 
+// The parser takes a quoted text to end where the indentation does, closing quote or not. A quote that is open at the end of its line is
+// far more often forgotten than meant.
+bool quote_left_open(const YAML::Node& node, const std::string& text) {
+  if (!node.IsScalar() || node.Tag() != "!") return false;
+  const std::string line = line_text(text, line_of(node));
+  const auto column = static_cast<std::size_t>(node.Mark().column);
+  if (column >= line.size() || (line[column] != '"' && line[column] != '\'')) return false;
+  const char quote = line[column];
+  for (std::size_t i = column + 1; i < line.size(); ++i) {
+    if (quote == '"' && line[i] == '\\') ++i;
+    else if (line[i] == quote && quote == '\'' && i + 1 < line.size() && line[i + 1] == quote) ++i;
+    else if (line[i] == quote) return false;
+  }
+  return true;
+}
+
 // Walks the tree. A map under the name of a section opens it; any other map is a value, which its option then refuses.
 class Flattener {
  public:
-  explicit Flattener(FileContent& content) : sections_(section_names()), content_(content) {}
+  Flattener(const std::string& text, FileContent& content) : text_(text), sections_(section_names()), content_(content) {}
 
   void walk(const YAML::Node& map, const std::string& prefix) {
     std::map<std::string, int> seen;
@@ -126,6 +142,8 @@ class Flattener {
     } else if (section && !value.IsNull()) {
       problem(line, fmt::format("{} = {} must be a section of keys. Write its keys indented below it, as in models/nano.yaml.", key,
                                 written_of(value).text));
+    } else if (!section && quote_left_open(value, text_)) {
+      problem(line_of(value), fmt::format("the text of {} has no closing quote on its line. Close it; write a text of several lines with |.", key));
     } else if (!section) {
       content_.entries.push_back({key, written_of(value), line});
     }
@@ -133,6 +151,7 @@ class Flattener {
 
   void problem(int line, std::string text) { content_.problems.push_back({line, std::move(text)}); }
 
+  const std::string& text_;
   std::vector<std::string> sections_;
   FileContent& content_;
 };
@@ -172,14 +191,16 @@ FileContent parse_config_text(const std::string& text, const std::string& name) 
     throw yaml_error(error, text, name);
   }
   if (documents.size() > 1) {
-    throw base::usage_error("config", "{}:{}: a second document starts here (---). A config file is one document.", name, line_of(documents[1]));
+    int line = line_of(documents[1]);
+    while (line > 1 && !line_text(text, line).starts_with("---")) --line;
+    throw base::usage_error("config", "{}:{}: a second document starts here (---). A config file is one document.", name, line);
   }
   if (documents.empty() || documents[0].IsNull()) return content;
   if (!documents[0].IsMap()) {
     throw base::usage_error("config", "{}:{}: must be sections of keys, such as `trainer:` with `learning_rate: 3e-4` below it.", name,
                             line_of(documents[0]));
   }
-  Flattener(content).walk(documents[0], "");
+  Flattener(text, content).walk(documents[0], "");
   return content;
 }
 

@@ -167,8 +167,10 @@ class Loader {
     if (option.kind == Kind::boolean) return "";
     std::string example(option.about.example);
     if (example.empty()) example = write_value(option, option.get(RunConfig{}));
-    const std::string_view empty = option.kind == Kind::text ? "nothing" : option.kind == Kind::integers ? "[]" : "0";
-    return fmt::format(" For example {}{}.", example, option.about.zero.empty() ? "" : fmt::format("; {} means {}", empty, option.about.zero));
+    if (option.kind == Kind::integers && in.origin != Origin::file) std::erase_if(example, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    if (option.about.zero.empty()) return fmt::format(" For example {}.", example);
+    const std::string_view empty = option.about.zero_words.empty() ? "0" : option.about.zero_words.front();
+    return fmt::format(" For example {}; {} means {}.", example, empty, option.about.zero);
   }
 
   // What may be left out of the model's shape and of the data's, so that everyone downstream sees whole numbers.

@@ -27,6 +27,10 @@ std::string rank_count(int ranks) { return ranks == 1 ? "1 rank" : fmt::format("
 std::int64_t share(std::int64_t global, std::int64_t given, std::string_view name, int ranks) {
   const std::int64_t step = given * ranks;
   if (global % step == 0) return global / step;
+  if (given == 1) {
+    throw base::usage_error("config", "trainer.global_batch_size = {} does not divide by {}. Use global_batch_size {}.", global, rank_count(ranks),
+                            nearest_multiples(global, step));
+  }
   std::string other;
   if (global % ranks == 0) other = fmt::format(", or {} {}", name, largest_divisor(global / ranks, given));
   throw base::usage_error("config", "trainer.global_batch_size = {} does not divide by {} {} x {} (= {}). Use global_batch_size {}{}.", global, name,

@@ -23,14 +23,14 @@ const std::vector<Unbuilt>& unbuilt() {
        {"moe"},
        {"moe_", "shared_expert", "router_"},
        {"num_experts", "experts_per_tok", "experts_per_token", "num_experts_per_tok", "num_local_experts", "n_routed_experts", "n_shared_experts"}},
-      {"state space layers (Mamba)", {"mamba", "ssm"}, {"mamba_", "mamba2_", "mamba3_", "ssm_"}, {"state_size", "conv_kernel"}},
+      {"the Mamba state-space layer", {"mamba", "ssm"}, {"mamba_", "mamba2_", "mamba3_", "ssm_"}, {"state_size", "conv_kernel"}},
       {"multi-token prediction", {}, {"mtp_"}, {"num_nextn_predict_layers"}},
       {"LoRA", {"lora", "peft"}, {"lora_"}, {"use_lora", "use_peft", "use_dora"}},
       {"quantized training", {"quantization", "quantization_config"}, {"bnb_"}, {"load_in_4bit", "load_in_8bit", "use_qlora", "fp8"}},
       {"sharded training", {"fsdp", "fsdp_config", "deepspeed"}, {"zero_"}, {"fsdp", "deepspeed", "sharding", "shard"}},
       {"tensor and pipeline parallelism", {}, {"tensor_parallel", "pipeline_parallel", "context_parallel"}, {"tensor", "pipeline", "tp_size", "pp_size"}},
       {"activation recomputation", {}, {}, {"gradient_checkpointing", "recompute", "activation_checkpointing"}},
-      {"scaled rotary positions", {"rope_scaling"}, {}, {"rope_scaling"}},
+      {"scaling of rotary positions", {"rope_scaling"}, {}, {"rope_scaling"}},
       {"sliding-window attention", {}, {}, {"sliding_window", "use_sliding_window"}},
   };
   return list;
