@@ -21,9 +21,17 @@ std::int64_t whole_number(const std::string& text) {
   return *value;
 }
 
-std::string phase_word(record::Phase phase) {
-  std::string word(record::describe(phase));
-  return word.substr(0, word.find(' '));
+std::string_view phase_word(record::Phase phase) {
+  switch (phase) {
+    case record::Phase::reading_data: return "reading";
+    case record::Phase::forward: return "forward";
+    case record::Phase::backward: return "backward";
+    case record::Phase::reducing: return "reducing";
+    case record::Phase::updating: return "updating";
+    case record::Phase::evaluating: return "evaluating";
+    case record::Phase::saving: return "saving";
+    default: return "";
+  }
 }
 
 }  // namespace

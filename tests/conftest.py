@@ -1,0 +1,5 @@
+"""Fixtures shared by all pytest folders."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))

@@ -1,0 +1,114 @@
+"""Stopped and gone on with equals never stopped."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+import torch
+
+from support.lockstep import LOCKSTEP, ROOT, train, write_config
+
+TRAINER = {"global_batch_size": 12, "max_steps": 20}
+
+
+def config_for(folder, name="config.yaml", **trainer):
+    # 90 training samples: step 8 ends the first epoch with a short batch, so positions across epochs matter too.
+    return write_config(folder, name, trainer={**TRAINER, **trainer}, data={"random_tokens": 16 * 100 + 1})
+
+
+def same_bits(a, b, step=20):
+    for kind in ("model", "optimizer"):
+        left, right = a.tensors(step, kind), b.tensors(step, kind)
+        assert left.keys() == right.keys() and left
+        for name in left:
+            assert torch.equal(left[name], right[name]), name
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_ten_and_ten_is_twenty_bitwise(tmp_path, ranks, dtype):
+    flags = ["--ranks", str(ranks), "--dtype", dtype]
+    whole = train(tmp_path, "whole", config_for(tmp_path), *flags)
+    halves = train(tmp_path, "halves", config_for(tmp_path, save_interval=10), *flags)
+    shutil.rmtree(halves.checkpoint(20))
+    resumed = train(tmp_path, "halves", config_for(tmp_path, save_interval=10), *flags, "--resume", "auto")
+    assert "step-000010" in resumed.out
+    assert resumed.losses() == whole.losses()
+    same_bits(resumed, whole)
+
+
+def test_moves_from_two_ranks_to_three_to_one(tmp_path):
+    whole = train(tmp_path, "whole", config_for(tmp_path), "--ranks", "2", "trainer.batch_size=6")
+    moves = [("2", "trainer.batch_size=6"), ("3", "trainer.batch_size=2"), ("1", "trainer.batch_size=4")]
+    for i, (ranks, batch) in enumerate(moves):
+        resume = ["--resume", "auto"] if i else []
+        config = config_for(tmp_path, f"move{i}.yaml", save_interval=7)
+        result = train(tmp_path, "moving", config, "--ranks", ranks, batch, *resume)
+        if i < 2:  # go back to step 7, then 14
+            for step in (7, 14, 20):
+                if step > 7 * (i + 1):
+                    shutil.rmtree(result.checkpoint(step), ignore_errors=True)
+    assert result.losses() == pytest.approx(whole.losses(), rel=1e-4)
+    states = [json.loads((r.checkpoint(20) / "state.json").read_text()) for r in (whole, result)]
+    assert states[0]["data"] == states[1]["data"] and states[0]["tokens"] == states[1]["tokens"]
+    for name, tensor in whole.tensors(20).items():
+        torch.testing.assert_close(result.tensors(20)[name], tensor, rtol=0, atol=1e-5)
+
+
+def test_damaged_and_partial_checkpoints_are_skipped_and_named(tmp_path):
+    result = train(tmp_path, "run", config_for(tmp_path, save_interval=5), "--ranks", "2", "--max-steps", "15")
+    newest = next(result.checkpoint(15).glob("model-*.safetensors"))
+    with newest.open("r+b") as file:
+        file.seek(-5, os.SEEK_END)
+        byte = file.read(1)
+        file.seek(-5, os.SEEK_END)
+        file.write(bytes([byte[0] ^ 1]))
+    shutil.copytree(result.checkpoint(5), result.folder / "checkpoints/step-000017.partial")
+    resumed = train(tmp_path, "run", config_for(tmp_path, save_interval=5), "--ranks", "2", "--max-steps", "15", "--resume", "auto")
+    log = (resumed.folder / "ranks/0.log").read_text()
+    assert "step-000010" in resumed.out
+    assert newest.name in log or "step-000015" in log
+    assert sorted(resumed.steps()) == list(range(1, 16))
+
+
+def test_another_model_is_refused_with_its_keys(tmp_path):
+    train(tmp_path, "run", config_for(tmp_path), "--max-steps", "4", "--ranks", "1")
+    other = write_config(tmp_path, "other.yaml", model={"hidden_size": 48, "num_heads": 4}, trainer=TRAINER, data={"random_tokens": 16 * 100 + 1})
+    refused = train(tmp_path, "run", other, "--resume", "auto", "--ranks", "1", check=False)
+    assert refused.code == 5
+    assert "model.hidden_size is 32 there and 48 here" in refused.text
+
+
+def test_other_data_is_refused_unless_allowed(tmp_path):
+    train(tmp_path, "run", config_for(tmp_path), "--max-steps", "4", "--ranks", "1")
+    other = write_config(tmp_path, "other.yaml", trainer=TRAINER, data={"random_tokens": 16 * 120 + 1})
+    refused = train(tmp_path, "run", other, "--resume", "auto", "--ranks", "2", check=False)
+    assert refused.code == 5 and "--allow-new-data" in refused.text
+    allowed = train(tmp_path, "run", other, "--resume", "auto", "--ranks", "2", "--allow-new-data")
+    assert sorted(allowed.steps()) == list(range(1, 21))
+
+
+def test_keeps_only_the_newest(tmp_path):
+    result = train(tmp_path, "run", config_for(tmp_path, save_interval=3, max_checkpoints=2), "--ranks", "2")
+    assert sorted(path.name for path in (result.folder / "checkpoints").iterdir()) == ["step-000018", "step-000020"]
+
+
+def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
+    whole = train(tmp_path, "whole", config_for(tmp_path, max_steps=60), "--ranks", "2")
+    config = config_for(tmp_path, max_steps=60)
+    command = [str(LOCKSTEP), "train", "-f", str(config), "--output", str(tmp_path), "--name", "run", "--device", "cpu", "--ranks", "2"]
+    # A stall in mid-run would be a race with the end; slow data is not needed: the signal goes out after the first logged step.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+    metrics = tmp_path / "run/metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (metrics.exists() and '"step":3,' in metrics.read_text()):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, out
+    assert "resume" in out
+    resumed = train(tmp_path, "run", config, "--ranks", "2", "--resume", "auto")
+    assert resumed.losses() == whole.losses()
