@@ -85,7 +85,8 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
 void check_same_model(const checkpoint::Reader& reader, const config::ModelConfig& model) {
   const Json saved = Json::parse(reader.state_json()).at("model");
   std::vector<std::string> differences;
-  for (const auto& [key, value] : model_json(model).items()) {
+  const Json here = model_json(model);
+  for (const auto& [key, value] : here.items()) {
     if (!saved.contains(key) || saved[key] != value) {
       differences.push_back(fmt::format("model.{} is {} there and {} here", key, saved.contains(key) ? saved[key].dump() : "not set", value.dump()));
     }
