@@ -27,7 +27,8 @@ bool means_off(const Written& written) {
   if (written.form == Written::Form::null) return true;
   if (written.form == Written::Form::list) return written.items.empty() && !written.nested;
   const std::string text = base::lower(written.text);
-  return written.form != Written::Form::map && (text == "0" || text == "false" || text == "no" || text == "off" || text == "none" || text.empty());
+  return written.form != Written::Form::map &&
+         (text == "0" || text == "false" || text == "no" || text == "off" || text == "none" || text.empty());
 }
 
 class Loader {
@@ -96,7 +97,8 @@ class Loader {
     std::vector<std::string> names;
     for (const auto& [candidate, option] : known) names.push_back(candidate);
     const auto best = base::nearest(name, names);
-    problems_.push_back(fmt::format("environment variable {} names no setting.{}", name, best ? fmt::format(" Did you mean {}?", *best) : ""));
+    problems_.push_back(
+        fmt::format("environment variable {} names no setting.{}", name, best ? fmt::format(" Did you mean {}?", *best) : ""));
   }
 
   // Sets one value. Returns the option if it now has a value from here.
@@ -137,7 +139,8 @@ class Loader {
   void unknown_key(const Incoming& in) {
     if (const auto what = not_built_yet(in.spelled)) {
       if (means_off(in.written)) return;
-      problems_.push_back(fmt::format("{}: {}: {} is not built yet. Remove the key to train a dense decoder.", in.where, in.spelled, *what));
+      problems_.push_back(
+          fmt::format("{}: {}: {} is not built yet. Remove the key to train a dense decoder.", in.where, in.spelled, *what));
       return;
     }
     const bool section = in.written.form == Written::Form::map;
@@ -167,7 +170,8 @@ class Loader {
     if (option.kind == Kind::boolean) return "";
     std::string example(option.about.example);
     if (example.empty()) example = write_value(option, option.get(RunConfig{}));
-    if (option.kind == Kind::integers && in.origin != Origin::file) std::erase_if(example, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    if (option.kind == Kind::integers && in.origin != Origin::file)
+      std::erase_if(example, [](char c) { return c == '[' || c == ']' || c == ' '; });
     if (option.about.zero.empty()) return fmt::format(" For example {}.", example);
     const std::string_view empty = option.about.zero_words.empty() ? "0" : option.about.zero_words.front();
     return fmt::format(" For example {}; {} means {}.", example, empty, option.about.zero);

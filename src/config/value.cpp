@@ -192,9 +192,11 @@ std::string type_name(const Option& option) {
 
 std::string quoted_text(std::string_view text) {
   static constexpr std::string_view plain_characters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
-  const bool simple = !text.empty() && text.find_first_not_of(plain_characters) == text.npos && (std::isalpha(static_cast<unsigned char>(text[0])) || text[0] == '/');
+  const bool simple = !text.empty() && text.find_first_not_of(plain_characters) == text.npos &&
+                      (std::isalpha(static_cast<unsigned char>(text[0])) || text[0] == '/');
   const std::string word = base::lower(text);
-  const bool reserved = word == "null" || word == "true" || word == "false" || word == "yes" || word == "no" || word == "on" || word == "off";
+  const bool reserved =
+      word == "null" || word == "true" || word == "false" || word == "yes" || word == "no" || word == "on" || word == "off";
   if (simple && !reserved) return std::string(text);
   std::string quoted = "\"";
   for (const char c : text) {
@@ -205,8 +207,10 @@ std::string quoted_text(std::string_view text) {
       case '\t': quoted += "\\t"; break;
       case '\r': quoted += "\\r"; break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) quoted += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-        else quoted += c;
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+          quoted += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        else
+          quoted += c;
     }
   }
   return quoted + "\"";

@@ -26,10 +26,10 @@ struct Refusal {
 
 std::variant<Value, Refusal> read_value(const Option& option, const Written& written);
 
-std::string write_value(const Option& option, const Value& value);          // as YAML
-std::string meaning_when_empty(const Option& option, const Value& value);   // what 0 or nothing means here; "" for other values
-std::string rule_of(const Option& option);                                  // "must be a whole number, at least 1"
-std::string type_name(const Option& option);                                // "integer", "f32 | f16 | bf16"
-std::string quoted_text(std::string_view text);                             // a YAML scalar that reads back as `text`
+std::string write_value(const Option& option, const Value& value);         // as YAML
+std::string meaning_when_empty(const Option& option, const Value& value);  // what 0 or nothing means here; "" for other values
+std::string rule_of(const Option& option);                                 // "must be a whole number, at least 1"
+std::string type_name(const Option& option);                               // "integer", "f32 | f16 | bf16"
+std::string quoted_text(std::string_view text);                            // a YAML scalar that reads back as `text`
 
 }  // namespace lockstep::config

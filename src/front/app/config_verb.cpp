@@ -26,7 +26,8 @@ constexpr std::string_view usage = R"(lockstep config: settings and their meanin
 void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 void expect_nothing_more(std::string_view verb, std::span<const std::string> rest) {
-  if (!rest.empty()) throw base::usage_error("config", "`lockstep config {}` does not know what to do with {}. Remove it.", verb, rest.front());
+  if (!rest.empty())
+    throw base::usage_error("config", "`lockstep config {}` does not know what to do with {}. Remove it.", verb, rest.front());
 }
 
 int show(std::span<const std::string> args) {
@@ -77,8 +78,9 @@ int run_config_verb(std::span<const std::string> args) {
   }
   const std::vector<std::string> known = {"show", "explain", "schema", "reference"};
   const auto best = base::nearest(verb, known);
-  throw base::usage_error("config", "`lockstep config {}` does not exist. {}", verb,
-                          best ? fmt::format("Did you mean `lockstep config {}`?", *best) : "There are show, explain, schema and reference.");
+  throw base::usage_error(
+      "config", "`lockstep config {}` does not exist. {}", verb,
+      best ? fmt::format("Did you mean `lockstep config {}`?", *best) : "There are show, explain, schema and reference.");
 }
 
 }  // namespace lockstep::app
