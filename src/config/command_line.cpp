@@ -63,25 +63,35 @@ class Parser {
   }
 
   void flag(const std::string& argument) {
-    std::string name = argument;
+    const std::size_t equals = argument.find('=');
+    std::string name = argument.substr(0, equals);
     std::optional<std::string> value;
-    if (const std::size_t equals = argument.find('='); equals != argument.npos) {
-      name = argument.substr(0, equals);
-      value = argument.substr(equals + 1);
-    } else if (!argument.starts_with("--") && argument.size() > 2) {  // -fFILE
-      name = argument.substr(0, 2);
-      value = argument.substr(2);
+    if (equals != argument.npos) value = argument.substr(equals + 1);
+    if (!name.starts_with("--") && name.size() > 2) {
+      const std::string two_dashes = "-" + name;
+      if (find_flag(two_dashes) || is_config_flag(two_dashes)) {  // -data is a slip, not -d with the value "ata"
+        problems_.push_back(fmt::format("{} is not a flag. Did you mean {}?", name, two_dashes));
+        return skip_value(value);
+      }
+      if (is_config_flag(name.substr(0, 2)) || find_flag(name.substr(0, 2))) {  // -fFILE
+        value = argument.substr(2);
+        name = name.substr(0, 2);
+      }
     }
     if (is_config_flag(name)) return config_file(name, value);
     if (const auto match = find_flag(name)) return known(name, *match, value);
     if (negated(name, value)) return;
+    refuse(name);
+    skip_value(value);
+  }
+
+  void refuse(const std::string& name) {
     if (const auto what = not_built_yet(key_like(name))) {
       problems_.push_back(fmt::format("{}: {} is not built yet. Leave the flag out.", name, *what));
     } else {
       const std::string suggestion = suggestion_for_flag(name);
       problems_.push_back(fmt::format("{} is not a flag.{}", name, suggestion.empty() ? " --help lists them." : suggestion));
     }
-    skip_value(value);
   }
 
   static std::string key_like(std::string_view flag) {
@@ -96,7 +106,7 @@ class Parser {
   }
 
   void config_file(const std::string& name, std::optional<std::string> value) {
-    if (!value) value = take_value(name, "a YAML or JSON file, such as models/nano.yaml");
+    if (!value || value->empty()) value = take_value(name, "a YAML or JSON file, such as models/nano.yaml");
     if (!value) return;
     if (result_.request.file) {
       problems_.push_back(

@@ -139,13 +139,14 @@ class Loader {
   void unknown_key(const Incoming& in) {
     if (const auto what = not_built_yet(in.spelled)) {
       if (means_off(in.written)) return;
-      problems_.push_back(
-          fmt::format("{}: {}: {} is not built yet. Remove the key to train a dense decoder.", in.where, in.spelled, *what));
+      problems_.push_back(fmt::format("{}: {}: {} is not built yet. Remove the key to train without it.", in.where, in.spelled, *what));
       return;
     }
     const bool section = in.written.form == Written::Form::map;
     std::string suggestion;
-    if (section) {
+    if (const auto hint = counterpart_of(in.spelled)) {
+      suggestion = " " + *hint;
+    } else if (section) {
       if (const auto best = base::nearest(in.spelled, section_names())) suggestion = fmt::format(" Did you mean {}?", *best);
     } else {
       suggestion = suggestion_for_key(in.spelled);

@@ -148,6 +148,8 @@ std::string suggestion_for_flag(std::string_view flag);
 
 // Keys of other programs that name what is not built yet: the thing's name ("mixture of experts"), or nothing.
 std::optional<std::string> not_built_yet(std::string_view spelled);
+// Keys of other programs that something else here stands for: a sentence that names it.
+std::optional<std::string> counterpart_of(std::string_view spelled);
 
 std::string environment_name(const Option& option);  // LOCKSTEP_TRAINER_LEARNING_RATE
 

@@ -1,4 +1,4 @@
-// Keys of other programs that name what Lockstep does not do yet: refused by name, so that nobody trains another model than the file says.
+// Keys of other programs that Lockstep does not have: named as not built yet, or with what does the same here.
 #include <algorithm>
 
 #include "config/option.h"
@@ -40,6 +40,29 @@ const std::vector<Unbuilt>& unbuilt() {
   return list;
 }
 
+struct Counterpart {
+  std::vector<std::string_view> names;  // the last part of a key
+  std::string_view hint;
+};
+
+const std::vector<Counterpart>& counterparts() {
+  static const std::vector<Counterpart> list = {
+      {{"warmup_ratio"}, "Give the number of steps: trainer.warmup_steps."},
+      {{"evaluation_strategy", "eval_strategy"}, "Evaluation comes every trainer.eval_interval steps and at the end."},
+      {{"save_strategy"}, "Checkpoints come every trainer.save_interval steps and at the end."},
+      {{"logging_strategy"}, "Progress is shown every trainer.log_interval steps."},
+      {{"optim", "optimizer"}, "The optimizer is AdamW; remove the key."},
+      {{"report_to", "logging_dir"}, "Every run writes metrics.jsonl; set monitor.tensorboard for TensorBoard files."},
+      {{"dataloader_drop_last", "drop_last"},
+       "No sample is dropped: the last short batch is filled with samples of weight 0. Remove the key."},
+      {{"per_device_eval_batch_size", "eval_batch_size"}, "Evaluation uses trainer.batch_size."},
+      {{"train_batch_size"}, "Programs differ in what it means: use trainer.batch_size (per device) or trainer.global_batch_size."},
+      {{"local_rank", "rank", "world_size"}, "The launcher gives ranks their numbers; remove the key."},
+      {{"split_batches", "dispatch_batches"}, "Use data.distributed_loading."},
+  };
+  return list;
+}
+
 bool contains(const std::vector<std::string_view>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -58,6 +81,13 @@ std::optional<std::string> not_built_yet(std::string_view spelled) {
       path = dot == path.npos ? std::string_view() : path.substr(0, dot);
     }
     if (named) return std::string(one.what);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> counterpart_of(std::string_view spelled) {
+  for (const Counterpart& one : counterparts()) {
+    if (contains(one.names, spelled.substr(spelled.rfind('.') + 1))) return std::string(one.hint);
   }
   return std::nullopt;
 }
