@@ -56,6 +56,26 @@ struct PageWriter::Shared {
   std::array<Copy, 2> copies;
 };
 
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::starting: return "starting";
+    case Phase::connecting: return "connecting";
+    case Phase::building: return "building";
+    case Phase::loading: return "loading";
+    case Phase::reading_data: return "reading_data";
+    case Phase::forward: return "forward";
+    case Phase::backward: return "backward";
+    case Phase::reducing: return "reducing";
+    case Phase::updating: return "updating";
+    case Phase::evaluating: return "evaluating";
+    case Phase::saving: return "saving";
+    case Phase::sampling: return "sampling";
+    case Phase::finishing: return "finishing";
+    case Phase::done: return "done";
+  }
+  return "unknown";
+}
+
 std::string_view describe(Phase phase) {
   switch (phase) {
     case Phase::starting: return "starting";

@@ -29,6 +29,7 @@ enum class Phase : std::uint32_t {
   finishing,
   done,
 };
+std::string_view name_of(Phase phase);   // "reading_data", "forward": for switches and files
 std::string_view describe(Phase phase);  // after "rank 5 is": "reading data", "waiting for gradients", ...
 // Phases that may take long by their nature; the stall watch leaves them alone.
 bool may_take_long(Phase phase);

@@ -1,2 +1,52 @@
 // The program `lockstep`: reads the command and calls its verb.
-int main() { return 0; }
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "front/app/config_verb.h"
+#include "front/app/verbs.h"
+
+namespace {
+
+using namespace lockstep;
+
+int dispatch(const std::string& program, const std::vector<std::string>& words) {
+  const std::vector<std::string> verbs = {"train", "generate", "config", "devices", "help"};
+  const std::string verb = words.empty() ? "--help" : words[0];
+  const std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
+  if (verb == "train") return app::run_train_verb(rest, program);
+  if (verb == "generate") return app::run_generate_verb(rest);
+  if (verb == "config") return app::run_config_verb(rest);
+  if (verb == "devices") return app::run_devices_verb(rest);
+  if (verb == "--version" || verb == "version") {
+    std::puts("lockstep " LOCKSTEP_VERSION);
+    return 0;
+  }
+  if (verb == "help" && !rest.empty()) return dispatch(program, {rest[0], "--help"});
+  if (verb == "--help" || verb == "-h" || verb == "help") {
+    std::fputs(app::general_help().c_str(), stdout);
+    return words.empty() ? static_cast<int>(base::ExitCode::usage) : 0;
+  }
+  const auto near = base::nearest(verb, verbs);
+  throw base::usage_error("lockstep", "'{}' is not a verb.{} There are train, generate, config and devices; --help says what they do.", verb,
+                          near ? fmt::format(" Did you mean {}?", *near) : "");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return dispatch(argv[0], {argv + 1, argv + argc});
+  } catch (const base::UserError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return static_cast<int>(base::ExitCode::bug);
+  }
+}

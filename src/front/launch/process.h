@@ -38,6 +38,7 @@ class Child {
 
   pid_t pid() const { return pid_; }
   bool running() const { return !end_.has_value(); }
+  const std::optional<End>& end() const { return end_; }  // as last seen by poll()
   // Looks whether it has ended. Once it has, what remains of its process group is killed.
   const std::optional<End>& poll();
   void send(int signal);  // to the process itself

@@ -1,0 +1,21 @@
+// What `lockstep --help` says.
+#include "front/app/verbs.h"
+
+namespace lockstep::app {
+
+std::string general_help() {
+  return R"(lockstep: trains models on every GPU you have
+
+  lockstep train -f FILE     train on all GPUs, or on two CPU ranks where there is none
+  lockstep generate          text from a run's newest checkpoint
+  lockstep config            show, explain and describe settings
+  lockstep devices           what there is to train on
+
+  lockstep VERB --help       the flags of a verb
+  lockstep --version
+
+Start here:  lockstep train -f models/nano.yaml
+)";
+}
+
+}  // namespace lockstep::app

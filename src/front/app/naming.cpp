@@ -1,0 +1,100 @@
+// Names by time, by launcher, or by what is to be resumed.
+#include "front/app/naming.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/error.h"
+#include "record/run_folder.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string time_label() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  char label[32];
+  std::strftime(label, sizeof label, "%Y%m%d-%H%M%S", &parts);
+  return label;
+}
+
+bool has_checkpoints(const fs::path& run) { return !record::list_checkpoints(record::RunFolder{run}.checkpoints()).empty(); }
+
+std::optional<std::string> newest_run_with_checkpoint(const config::RunConfig& config) {
+  std::optional<std::string> newest;
+  fs::file_time_type newest_time;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(config.output, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(config.model.name + "-") || !has_checkpoints(entry.path())) continue;
+    const auto time = fs::last_write_time(record::RunFolder{entry.path()}.checkpoints(), error);
+    if (!newest || time > newest_time) {
+      newest = name;
+      newest_time = time;
+    }
+  }
+  return newest;
+}
+
+bool needs_quotes(const std::string& word) {
+  return word.empty() || word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") != std::string::npos;
+}
+
+std::string quoted(const std::string& word) {
+  if (!needs_quotes(word)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+// Whether one of the flags (in either spelling) or keys was given, and how many arguments it took.
+bool is_flag(const std::string& argument, std::initializer_list<std::string_view> names) {
+  const std::string name = argument.substr(0, argument.find('='));
+  return std::any_of(names.begin(), names.end(), [&](std::string_view candidate) { return name == candidate; });
+}
+
+}  // namespace
+
+fs::path checkpoints_of(const config::RunConfig& config) {
+  return config.trainer.checkpoint_dir.empty() ? record::RunFolder{fs::path(config.output) / config.name}.checkpoints() : fs::path(config.trainer.checkpoint_dir);
+}
+
+RunName name_run(const config::RunConfig& config, const std::optional<std::string>& label) {
+  const bool resumes = config.checkpoint.resume == "auto";
+  if (!config.name.empty()) {
+    const fs::path folder = fs::path(config.output) / config.name;
+    if (!resumes && config.checkpoint.resume.empty() && has_checkpoints(folder)) {
+      throw base::usage_error("launch", "{} already holds a run with checkpoints. Go on with it (--resume auto), or choose another --name.", folder.string());
+    }
+    return {config.name, ""};
+  }
+  if (resumes) {
+    if (const auto newest = newest_run_with_checkpoint(config)) return {*newest, "the newest run with a checkpoint (--resume auto)"};
+  }
+  const std::string name = config.model.name + "-" + label.value_or(time_label());
+  std::string free = name;
+  for (int n = 2; fs::exists(fs::path(config.output) / free) && (!label || has_checkpoints(fs::path(config.output) / free)); ++n) free = fmt::format("{}-{}", name, n);
+  return {free, label ? "model.name and the launcher's job" : "model.name and the time"};
+}
+
+std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name) {
+  std::string command = program + " train";
+  bool named = false;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (is_flag(args[i], {"--resume", "checkpoint.resume"})) {
+      if (args[i].find('=') == std::string::npos) ++i;
+      continue;
+    }
+    named = named || is_flag(args[i], {"--name", "name", "run_name"});
+    command += " " + quoted(args[i]);
+  }
+  if (!named) command += " --name " + quoted(name);
+  return command + " --resume auto";
+}
+
+}  // namespace lockstep::app

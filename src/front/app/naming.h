@@ -1,0 +1,29 @@
+// What a run is called and which folder it lies in.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "config/run_config.h"
+
+namespace lockstep::app {
+
+struct RunName {
+  std::string name;
+  std::string reason;  // what it follows from, if it was not given
+};
+
+// The name of a run's folder under config.output. `label`: what all ranks of another launcher agree on, or nothing to use the time.
+// With --resume auto and no name, the newest run of this model that has a checkpoint.
+// UserError if the named run already has checkpoints and is not to be resumed: its files would be written over.
+RunName name_run(const config::RunConfig& config, const std::optional<std::string>& label);
+
+// Where this run's checkpoints lie.
+std::filesystem::path checkpoints_of(const config::RunConfig& config);
+
+// The command that goes on with a run, from the arguments it was started with.
+std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name);
+
+}  // namespace lockstep::app

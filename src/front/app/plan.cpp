@@ -1,0 +1,88 @@
+// The plan as a few aligned lines, or as one JSON object.
+#include "front/app/plan.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace lockstep::app {
+namespace {
+
+std::string devices_line(const RunPlan& plan) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < plan.devices.size();) {  // neighbours with the same name go together
+    std::size_t last = i;
+    while (last + 1 < plan.devices.size() && plan.devices[last + 1] == plan.devices[i]) ++last;
+    const std::size_t count = last - i + 1;
+    parts.push_back(count > 1 ? fmt::format("{} x {}", count, plan.devices[i]) : plan.devices[i]);
+    i = last + 1;
+  }
+  return base::join(parts, ", ");
+}
+
+std::string learning_rate_line(const RunPlan& plan, const config::TrainerConfig& trainer) {
+  const double factor = plan.batch.learning_rate / trainer.learning_rate;
+  std::string text = fmt::format("{:.3g}", plan.batch.learning_rate);
+  if (trainer.lr_scaling == config::LrScaling::none) text += plan.world_size > 1 ? " (trainer.lr_scaling none: as given, whatever the number of ranks)" : "";
+  else text += fmt::format(" = {:.3g} x {:.3g} (trainer.lr_scaling {} with {} rank{})", trainer.learning_rate, factor, config::name_of(trainer.lr_scaling),
+                           plan.world_size, plan.world_size == 1 ? "" : "s");
+  text += fmt::format(", {}", config::name_of(trainer.lr_schedule));
+  if (trainer.warmup_steps > 0) text += fmt::format(" after {} steps of warm-up", trainer.warmup_steps);
+  return text;
+}
+
+std::int64_t tokens_per_step(const RunPlan& plan, const config::RunConfig& config) { return plan.batch.global_batch_size * config.data.seq_len; }
+
+}  // namespace
+
+config::Backend expected_backend(config::Backend asked, int world_size, bool on_gpus) {
+  if (world_size == 1) return config::Backend::single;
+  if (asked != config::Backend::automatic) return asked;
+  return on_gpus ? config::Backend::nccl : config::Backend::gloo;
+}
+
+std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
+  std::string text;
+  const auto line = [&](std::string_view name, const std::string& value) { text += fmt::format("  {:<15}{}\n", name, value); };
+  text += fmt::format("lockstep: {} on {} rank{}\n", config.model.name, plan.world_size, plan.world_size == 1 ? "" : "s");
+  line("devices", devices_line(plan) + fmt::format(", {} thread{} each", plan.threads, plan.threads == 1 ? "" : "s"));
+  if (!plan.launcher.empty()) line("started by", plan.launcher);
+  line("backend", std::string(config::name_of(plan.backend)));
+  line("model", fmt::format("{} parameters, {}", base::human_count(static_cast<double>(plan.parameters)), config::name_of(config.model.dtype)));
+  line("batch", fmt::format("{} samples a step = batch {} x accumulation {} x {} rank{}", plan.batch.global_batch_size, plan.batch.batch_size,
+                            plan.batch.gradient_accumulation, plan.world_size, plan.world_size == 1 ? "" : "s"));
+  line("tokens a step", fmt::format("{} ({} a sample)", tokens_per_step(plan, config), config.data.seq_len));
+  line("learning rate", learning_rate_line(plan, config.trainer));
+  line("steps", config.trainer.max_steps > 0 ? std::to_string(config.trainer.max_steps) : fmt::format("{:g} epoch{} of the data", config.trainer.num_epochs, config.trainer.num_epochs == 1 ? "" : "s"));
+  line("run folder", plan.folder);
+  for (const auto& note : plan.notes) text += "  note: " + note + "\n";
+  return text;
+}
+
+std::string to_json(const RunPlan& plan, const config::RunConfig& config) {
+  nlohmann::ordered_json json;
+  json["event"] = "plan";
+  json["run"] = plan.folder;
+  json["model"] = config.model.name;
+  json["parameters"] = plan.parameters;
+  json["dtype"] = config::name_of(config.model.dtype);
+  json["ranks"] = plan.world_size;
+  json["devices"] = plan.devices;
+  json["threads"] = plan.threads;
+  json["backend"] = config::name_of(plan.backend);
+  json["batch_size"] = plan.batch.batch_size;
+  json["gradient_accumulation"] = plan.batch.gradient_accumulation;
+  json["global_batch_size"] = plan.batch.global_batch_size;
+  json["tokens_per_step"] = tokens_per_step(plan, config);
+  json["learning_rate"] = plan.batch.learning_rate;
+  json["learning_rate_factor"] = plan.batch.learning_rate / config.trainer.learning_rate;
+  json["max_steps"] = config.trainer.max_steps;
+  json["num_epochs"] = config.trainer.num_epochs;
+  json["notes"] = plan.notes;
+  return json.dump();
+}
+
+}  // namespace lockstep::app

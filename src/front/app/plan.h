@@ -1,0 +1,28 @@
+// What is about to run, told before it starts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace lockstep::app {
+
+struct RunPlan {
+  std::vector<std::string> devices;  // one a local rank: "GPU 0 NVIDIA H200", "CPU"
+  int world_size = 1;
+  int threads = 1;
+  config::Backend backend = config::Backend::automatic;  // as it will be chosen
+  config::BatchPlan batch;
+  std::int64_t parameters = 0;
+  std::string folder;
+  std::string launcher;            // if another one started this rank
+  std::vector<std::string> notes;  // one line each
+};
+
+config::Backend expected_backend(config::Backend asked, int world_size, bool on_gpus);
+
+std::string to_text(const RunPlan& plan, const config::RunConfig& config);
+std::string to_json(const RunPlan& plan, const config::RunConfig& config);  // {"event":"plan",...}
+
+}  // namespace lockstep::app

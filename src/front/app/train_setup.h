@@ -1,0 +1,30 @@
+// From settings and machine to a job: who runs where, under which name, meeting at which port.
+#pragma once
+
+#include <optional>
+
+#include "config/config.h"
+#include "front/app/plan.h"
+#include "front/launch/devices.h"
+#include "front/launch/launch.h"
+#include "front/launch/place.h"
+#include "front/launch/ports.h"
+
+namespace lockstep::app {
+
+struct TrainSetup {
+  config::Settings settings;  // with the run's name filled in
+  std::optional<launch::Place> place;
+  RunPlan plan;
+  launch::Job job;  // complete but for worker and libraries
+  bool writes_shared_files = true;  // rank 0 is here
+  bool on_gpus = false;
+};
+
+// Touches nothing on disk and starts nothing. UserError for what cannot be met.
+TrainSetup set_up(config::Settings settings, const launch::Environment& environment);
+
+// Takes the port the ranks meet on, where that is ours to choose; adds a note to the plan if it is another than the usual one.
+std::optional<launch::PortLease> take_port(TrainSetup& setup);
+
+}  // namespace lockstep::app

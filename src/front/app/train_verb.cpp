@@ -1,0 +1,215 @@
+// `lockstep train`: settings, plan, ranks, progress, and how it ended.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "config/config.h"
+#include "front/app/display.h"
+#include "front/app/naming.h"
+#include "front/app/train_setup.h"
+#include "front/app/verbs.h"
+#include "front/launch/libtorch.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+using launch::Outcome;
+
+constexpr const char* help_text = R"(lockstep train [-f FILE] [flags] [section.key=value ...]
+
+Trains on every GPU of this machine, or on two CPU ranks where there is none.
+
+  lockstep train -f models/nano.yaml
+  lockstep train -f models/small.yaml -d tokens.bin --gpus 0,1 --dtype bf16 trainer.learning_rate=3e-4
+
+)";
+
+constexpr const char* help_environment = R"(
+Environment
+  LOCKSTEP_SINGLE_GPU=1      use one GPU
+  LOCKSTEP_OVERSUBSCRIBE=1   let several ranks share a GPU, for tests
+  LOCKSTEP_LIBTORCH=DIR      the LibTorch to run with
+  LOCKSTEP_WORKER=PATH       another worker program, for tests
+  LOCKSTEP_SECTION_KEY=VALUE any setting, as in LOCKSTEP_TRAINER_SEED=1
+Under torchrun, srun or mpirun, or with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, it becomes that one rank.
+)";
+
+void refuse_leftover(const std::vector<std::string>& leftover) {
+  if (leftover.empty()) return;
+  const std::string& first = leftover.front();
+  const std::string hint = first.ends_with(".yaml") || first.ends_with(".yml") || first.ends_with(".json") ? fmt::format("Did you mean -f {}?", first)
+                                                                                                           : "Settings are section.key=value; --help lists the flags.";
+  throw base::usage_error("launch", "'{}' is neither a flag nor a setting. {}", base::join(leftover, " "), hint);
+}
+
+// One `lockstep train`, from the first look at the machine to the exit code.
+class Training {
+ public:
+  Training(TrainSetup setup, std::span<const std::string> args, const std::string& program, const launch::Environment& environment)
+      : setup_(std::move(setup)), args_(args), program_(program), environment_(environment) {}
+
+  int run() {
+    const config::RunConfig& config = setup_.settings.values;
+    const bool headless = config.monitor.headless;
+    if (config.launch.dry_run) {
+      print_plan();
+      if (!headless) std::fputs("dry run: nothing was started.\n", stdout);
+      return 0;
+    }
+    launch::Signals signals;
+    launch::sweep_old_pages();
+    const fs::path program = launch::own_program();
+    setup_.job.worker = launch::find_worker(environment_, program);
+    setup_.job.library_path = launch::library_path(launch::find_libtorch(environment_, program), environment_);
+    lease_ = take_port(setup_);
+    if (shows()) print_plan();
+    write_config();
+    const int code = run_with_restarts(signals);
+    if (private_config_) remove_private_config();
+    return code;
+  }
+
+ private:
+  bool shows() const { return setup_.writes_shared_files; }
+  bool headless() const { return setup_.settings.values.monitor.headless; }
+
+  void print_plan() const {
+    const config::RunConfig& config = setup_.settings.values;
+    std::fputs(((headless() ? to_json(setup_.plan, config) + "\n" : to_text(setup_.plan, config))).c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  // Rank 0's launcher writes the run folder's config; another rank of a foreign job hands its worker a copy of its own.
+  void write_config() {
+    launch::Job& job = setup_.job;
+    base::real_files().create_directories(job.folder.root);
+    if (setup_.writes_shared_files) {
+      job.config = job.folder.config();
+    } else {
+      const fs::path folder = record::pages_folder(job.id);
+      base::real_files().create_directories(folder);
+      job.config = folder / fmt::format("{}.yaml", job.ranks.front().rank);
+      private_config_ = true;
+    }
+    base::write_text_atomically(base::real_files(), job.config, config::to_yaml(setup_.settings));
+  }
+
+  void remove_private_config() const {
+    std::error_code error;
+    fs::remove(setup_.job.config, error);
+    fs::remove(setup_.job.config.parent_path(), error);
+  }
+
+  int run_with_restarts(launch::Signals& signals) {
+    const config::RunConfig& config = setup_.settings.values;
+    Display display(setup_.job.folder.metrics(), {.headless = headless(), .quiet = !shows(), .terminal = ::isatty(STDOUT_FILENO) == 1, .total_steps = config.trainer.max_steps});
+    const std::int64_t allowed = setup_.place ? 0 : config.parallel.max_restarts;
+    const std::int64_t start = base::now_ns();
+    for (std::int64_t restart = 1;; ++restart) {
+      const Outcome outcome = launch::run_job(setup_.job, display, signals);
+      display.clear_bar();
+      if (outcome.kind == Outcome::Kind::failed && restart <= allowed && worth_a_restart(outcome.report.exit_code)) {
+        display.complain(outcome.report.text);
+        prepare_restart(display, restart, allowed);
+        continue;
+      }
+      return conclude(outcome, display, base::seconds_since(start));
+    }
+  }
+
+  // What a person must mend first would only fail again.
+  static bool worth_a_restart(int exit_code) {
+    return exit_code != static_cast<int>(base::ExitCode::usage) && exit_code != static_cast<int>(base::ExitCode::data);
+  }
+
+  void prepare_restart(Display& display, std::int64_t restart, std::int64_t allowed) {
+    config::RunConfig& config = setup_.settings.values;
+    const auto checkpoints = record::list_checkpoints(checkpoints_of(config));
+    if (!checkpoints.empty()) {
+      config.checkpoint.resume = "auto";
+      setup_.settings.sources["checkpoint.resume"] = {config::Origin::derived, "a restart"};
+    }
+    lease_.reset();
+    lease_ = take_port(setup_);  // the old port may still be held by connections of the dead
+    write_config();
+    display.say(fmt::format("restart {} of {} from {}.", restart, allowed,
+                            checkpoints.empty() ? "the beginning: there is no checkpoint yet" : fmt::format("the newest whole checkpoint, {}", checkpoints.back().path.string())));
+  }
+
+  int conclude(const Outcome& outcome, Display& display, double seconds) {
+    const std::string folder = setup_.job.folder.root.string();
+    const std::string resume = resume_command(program_, args_, setup_.settings.values.name);
+    nlohmann::ordered_json last = {{"event", "end"}, {"run", folder}, {"seconds", seconds}};
+    int code = 0;
+    std::string words;
+    switch (outcome.kind) {
+      case Outcome::Kind::complete:
+        last["status"] = "complete";
+        words = fmt::format("finished {} steps in {}{}.\nrun folder: {}\n", display.last_step(), base::human_duration(seconds),
+                            display.last_loss() ? fmt::format(", loss {:.4f}", *display.last_loss()) : "", folder);
+        break;
+      case Outcome::Kind::stopped:
+        last["status"] = "stopped";
+        last["resume"] = resume;
+        words = outcome.trained ? fmt::format("stopped; everything is saved. Resume with\n  {}\nrun folder: {}\n", resume, folder)
+                                : fmt::format("stopped before the first step; there was nothing to save.\nrun folder: {}\n", folder);
+        break;
+      case Outcome::Kind::ended_at_once:
+        code = 128 + outcome.signal;
+        last["status"] = "ended";
+        words = fmt::format("ended at once; steps since the last checkpoint are lost. Resume with\n  {}\nrun folder: {}\n", resume, folder);
+        break;
+      case Outcome::Kind::failed:
+        code = outcome.report.exit_code;
+        last["status"] = "failed";
+        last["error"] = outcome.report.headline;
+        if (outcome.report.rank) last["rank"] = *outcome.report.rank;
+        complain(outcome, display, resume);
+        break;
+    }
+    last["exit_code"] = code;
+    if (shows() && headless()) std::fputs((last.dump() + "\n").c_str(), stdout);
+    if (shows() && !headless()) std::fputs(words.c_str(), stdout);
+    std::fflush(stdout);
+    return code;
+  }
+
+  // Of several launchers on a machine, the failed rank's and the first one's speak at length.
+  void complain(const Outcome& outcome, Display& display, const std::string& resume) const {
+    const bool mine = !setup_.place || setup_.place->local_rank == 0 || outcome.report.rank == setup_.place->rank;
+    if (!mine) return display.complain("[launch] " + outcome.report.headline + ".\n");
+    std::string text = outcome.report.text;
+    if (!record::list_checkpoints(checkpoints_of(setup_.settings.values)).empty()) text += fmt::format("  Resume with: {}\n", resume);
+    display.complain(text + fmt::format("  Run folder: {}\n", setup_.job.folder.root.string()));
+  }
+
+  TrainSetup setup_;
+  std::span<const std::string> args_;
+  const std::string& program_;
+  const launch::Environment& environment_;
+  std::optional<launch::PortLease> lease_;
+  bool private_config_ = false;
+};
+
+}  // namespace
+
+int run_train_verb(std::span<const std::string> args, const std::string& typed_program) {
+  const config::CommandLine line = config::parse_command_line(args);
+  if (line.help) {
+    std::fputs((help_text + config::flags_help() + help_environment).c_str(), stdout);
+    return 0;
+  }
+  refuse_leftover(line.leftover);
+  const launch::Environment environment = launch::process_environment();
+  return Training(set_up(config::load(line.request), environment), args, typed_program, environment).run();
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,15 @@
+// The verbs of `lockstep`. Each takes the arguments after its name and returns the exit code; mistakes are thrown as UserError.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace lockstep::app {
+
+int run_train_verb(std::span<const std::string> args, const std::string& typed_program);
+int run_generate_verb(std::span<const std::string> args);
+int run_devices_verb(std::span<const std::string> args);
+
+std::string general_help();
+
+}  // namespace lockstep::app

@@ -1,0 +1,89 @@
+// Runs the ranks of this machine: starts a worker for each, watches them, and says how it ended. Read this header first.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "front/launch/environment.h"
+#include "front/launch/process.h"
+#include "front/launch/report.h"
+#include "record/page.h"
+#include "record/run_folder.h"
+
+namespace lockstep::launch {
+
+struct LocalRank {
+  int rank = 0;
+  int local_rank = 0;
+  std::string device;  // "cpu", "cuda:0"
+};
+
+// Everything that starting the ranks needs.
+struct Job {
+  std::string id;  // names the folder of the pages
+  record::RunFolder folder;
+  std::filesystem::path config;  // resolved settings, for the workers
+  std::filesystem::path worker;
+  std::string library_path;
+  Environment environment;  // what the workers' environment is made from
+  std::vector<LocalRank> ranks;
+  int world_size = 1;
+  int local_world_size = 1;
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;
+  int threads = 1;
+  std::optional<std::string> visible_devices;
+  bool shared_gpus = false;
+  bool foreign = false;  // another launcher started this rank: the others of this machine are only seen by their pages
+  double stall_seconds = 30;
+  double stall_abort_seconds = 120;
+};
+
+// The environment of one rank's worker.
+Environment worker_environment(const Job& job, const LocalRank& rank);
+
+// Hears of the job while it runs; called from the thread that runs it.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void tick(std::span<const record::PageView> pages) = 0;  // several times a second
+  virtual void say(std::string_view line) = 0;                     // for people
+};
+
+// Blocks the signals a job is steered by, so that they wait to be taken: Ctrl-C, SIGTERM, SIGHUP, and the end of a child.
+class Signals {
+ public:
+  Signals();
+  ~Signals();
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+  // The next one, or 0 after so many seconds.
+  int wait(double seconds);
+
+ private:
+  struct Saved;
+  std::unique_ptr<Saved> saved_;
+};
+
+struct Outcome {
+  enum class Kind { complete, stopped, ended_at_once, failed };
+  Kind kind = Kind::complete;
+  int signal = 0;        // that ended it at once
+  Report report;         // if it failed
+  bool trained = false;  // a step was begun, so a stop had something to save
+};
+
+// Returns when no process of the job is left.
+Outcome run_job(const Job& job, Observer& observer, Signals& signals);
+
+// Removes the pages of jobs whose launcher was killed.
+void sweep_old_pages();
+
+}  // namespace lockstep::launch

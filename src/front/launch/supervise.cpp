@@ -1,0 +1,290 @@
+// The loop that watches a running job: ends of workers, pages, signals.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "front/launch/launch.h"
+#include "front/launch/out_of_memory.h"
+#include "front/launch/pages.h"
+#include "front/launch/watch.h"
+#include "record/tail.h"
+
+namespace lockstep::launch {
+namespace {
+
+using record::PageView;
+using record::Phase;
+
+constexpr double tick_seconds = 0.1;
+// A job must have ended and been explained within 5 s of the first death. A cause is often there at once; where only consequences are
+// seen so far (a closed connection), the rank that caused them may need a moment to die, writing a core file for example.
+constexpr double grace_with_cause_s = 0.3;
+constexpr double grace_without_cause_s = 2.5;
+constexpr double signals_of_one_wish_s = 2.0;
+constexpr int log_lines_shown = 12;
+constexpr std::string_view start_mark = "---- started ";
+
+class Supervisor {
+ public:
+  Supervisor(const Job& job, Observer& observer, Signals& signals)
+      : job_(job), observer_(observer), signals_(signals), pages_(job.id, ranks_of(job), job.foreign) {}
+
+  Outcome run() {
+    start();
+    for (;;) {
+      if (const int signal = signals_.wait(tick_seconds); signal != 0 && signal != SIGCHLD) steer(signal);
+      if (ended_at_once_ != 0) return end_at_once();
+      reap();
+      pages_.read();
+      observer_.tick(pages_.last());
+      if (stopped_before_it_listened()) return end(Outcome::Kind::stopped);
+      watch_stall();
+      if (in_trouble() && grace_is_over()) return fail();
+      if (!in_trouble() && all_ended()) return end(stop_signal_ != 0 ? Outcome::Kind::stopped : Outcome::Kind::complete);
+    }
+  }
+
+ private:
+  struct Worker {
+    LocalRank rank;
+    Child child;
+    std::int64_t ended_ns = 0;
+  };
+
+  static std::vector<int> ranks_of(const Job& job) {
+    std::vector<int> ranks;
+    for (const auto& rank : job.ranks) ranks.push_back(rank.rank);
+    return ranks;
+  }
+
+  void start() {
+    base::real_files().create_directories(job_.folder.rank_logs());
+    for (const auto& rank : job_.ranks) {
+      const auto log = job_.folder.rank_log(rank.rank);
+      mark_start(log);
+      Child child = Child::start({.program = job_.worker,
+                                  .arguments = {"train", "--config", job_.config.string(), "--run", job_.folder.root.string()},
+                                  .environment = worker_environment(job_, rank),
+                                  .log = log});
+      workers_.push_back({rank, std::move(child)});
+    }
+  }
+
+  // A report quotes the log only from here on.
+  static void mark_start(const std::filesystem::path& log) {
+    const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (file < 0) throw base::machine_error("launch", "cannot write the log {}: {}. Choose a folder you may write to with --output.", log.string(), std::strerror(errno));
+    const std::string line = fmt::format("{}{} ----\n", start_mark, base::utc_time());
+    [[maybe_unused]] const auto written = ::write(file, line.data(), line.size());
+    ::close(file);
+  }
+
+  void steer(int signal) {
+    if (stop_signal_ == 0) {
+      stop_signal_ = signal;
+      stop_ns_ = base::now_ns();
+      observer_.say("finishing the step and saving; Ctrl-C again to stop at once.");
+      for (auto& worker : workers_) worker.child.send(SIGTERM);
+      return;
+    }
+    // Launchers and terminals may both pass on one wish, each with its own signal.
+    if (signal != stop_signal_ && base::seconds_since(stop_ns_) < signals_of_one_wish_s) return;
+    ended_at_once_ = signal;
+  }
+
+  void reap() {
+    for (auto& worker : workers_) {
+      if (worker.child.running() && worker.child.poll()) worker.ended_ns = base::now_ns();
+    }
+  }
+
+  bool all_ended() const {
+    return std::none_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.child.running(); });
+  }
+
+  // SIGTERM came before the worker could take it as a wish: nothing was trained, nothing is lost.
+  bool stopped_before_it_listened() const {
+    if (stop_signal_ == 0 || trained()) return false;
+    return std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.child.end() && worker.child.end()->signal == SIGTERM; });
+  }
+
+  bool trained() const {
+    return std::any_of(pages_.last().begin(), pages_.last().end(), [](const PageView& page) { return page.step > 0; });
+  }
+
+  void watch_stall() {
+    if (trouble_ns_ != 0) return;
+    const auto stall = find_stall(pages_.last(), base::now_ns(), std::min(job_.stall_seconds, job_.stall_abort_seconds));
+    if (!stall) {
+      if (stall_said_) observer_.say("the ranks are moving again.");
+      stall_said_ = false;
+      return;
+    }
+    if (!stall_said_) {
+      observer_.say(fmt::format("nothing has moved for {:.0f} s: {}. The job is ended after {:.0f} s (monitor.stall_abort_seconds).", stall->seconds, stall->text,
+                                job_.stall_abort_seconds));
+      stall_said_ = true;
+    }
+    if (stall->seconds < job_.stall_abort_seconds) return;
+    failure_.stall = stall->text;
+    failure_.stalled_seconds = stall->seconds;
+  }
+
+  // True from the moment on when the job cannot end well.
+  bool in_trouble() {
+    if (trouble_ns_ != 0) return true;
+    bool trouble = !failure_.stall.empty() || find_mismatch(pages_.last()).has_value() || first_cause(ends()).has_value();
+    if (trouble && failure_.stall.empty() && !find_mismatch(pages_.last()) && only_early_leavers()) trouble = !all_ended();
+    if (trouble) trouble_ns_ = base::now_ns();
+    return trouble;
+  }
+
+  // A rank that ended with code 0 and no last word is a failure only while others are still at work.
+  bool only_early_leavers() {
+    const auto all = ends();
+    return std::all_of(all.begin(), all.end(), [](const RankEnd& rank) { return !rank.end || rank.end->clean(); }) &&
+           std::all_of(all.begin(), all.end(), [](const RankEnd& rank) { return !rank.page || rank.page->failure.empty(); });
+  }
+
+  bool grace_is_over() {
+    const double waited = base::seconds_since(trouble_ns_);
+    if (!failure_.stall.empty() || all_ended() || waited > grace_without_cause_s) return true;
+    const auto all = ends();
+    const auto cause = first_cause(all);
+    return cause && !is_consequence(all[*cause]) && waited > grace_with_cause_s;
+  }
+
+  // How every local rank stands. Others' ranks of a foreign job count as ended when their process is gone.
+  std::vector<RankEnd> ends() {
+    std::vector<RankEnd> all;
+    for (auto& worker : workers_) {
+      RankEnd rank;
+      rank.rank = worker.rank.rank;
+      rank.log_file = job_.folder.rank_log(rank.rank);
+      rank.end = worker.child.end();
+      rank.ended_ns = rank.end ? worker.ended_ns : base::now_ns();
+      if (const PageView* page = pages_.of(rank.rank)) rank.page = *page;
+      if (rank.end && !rank.end->clean()) rank.log = log_tail(rank.log_file);
+      all.push_back(std::move(rank));
+    }
+    if (job_.foreign) append_others(all);
+    return all;
+  }
+
+  void append_others(std::vector<RankEnd>& all) {
+    for (const PageView& page : pages_.last()) {
+      const int number = static_cast<int>(page.rank);
+      if (pages_.is_ours(number)) continue;
+      const bool alive = ::kill(static_cast<pid_t>(page.pid), 0) == 0 || errno != ESRCH;
+      if (alive) seen_alive_[number] = page.pid;
+      const auto seen = seen_alive_.find(number);
+      if (seen == seen_alive_.end() || seen->second != page.pid) continue;  // a page that an earlier job left
+      RankEnd rank;
+      rank.rank = number;
+      rank.page = page;
+      rank.log_file = job_.folder.rank_log(number);
+      rank.ended_ns = base::now_ns();
+      const bool through = page.phase == Phase::done || page.phase == Phase::finishing;
+      if (!alive && !through) {
+        const auto [gone, fresh] = gone_ns_.try_emplace(number, base::now_ns());
+        rank.ended_ns = gone->second;
+        rank.end = End{page.failure_code != 0 ? page.failure_code : static_cast<int>(base::ExitCode::run), 0};
+        rank.log = log_tail(rank.log_file);
+      }
+      all.push_back(std::move(rank));
+    }
+  }
+
+  static std::vector<std::string> log_tail(const std::filesystem::path& log) {
+    std::vector<std::string> lines = record::last_lines(log, log_lines_shown);
+    const auto start = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) { return line.starts_with(start_mark); });
+    lines.erase(lines.begin(), start.base());
+    return lines;
+  }
+
+  void kill_all() {
+    for (auto& worker : workers_) worker.child.kill_now();
+    for (auto& worker : workers_) worker.child.wait(3);
+  }
+
+  Outcome fail() {
+    reap();
+    pages_.read();
+    failure_.world_size = job_.world_size;
+    failure_.ranks = ends();  // before we end the others: their ends are our doing
+    if (const auto mismatch = find_mismatch(pages_.last())) failure_.mismatch = mismatch->text;
+    for (auto& rank : failure_.ranks) {
+      if (rank.log.empty()) rank.log = log_tail(rank.log_file);
+      if (rank.end && rank.end->signal == SIGKILL) rank.out_of_memory = out_of_memory_.evidence_against(pid_of(rank.rank));
+    }
+    kill_all();
+    observer_.tick(pages_.last());
+    Outcome outcome{Outcome::Kind::failed, 0, explain(failure_), trained()};
+    return outcome;
+  }
+
+  pid_t pid_of(int rank) const {
+    const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) { return worker.rank.rank == rank; });
+    return found == workers_.end() ? 0 : found->child.pid();
+  }
+
+  Outcome end(Outcome::Kind kind) {
+    kill_all();
+    observer_.tick(pages_.last());
+    return {kind, 0, {}, trained()};
+  }
+
+  Outcome end_at_once() {
+    kill_all();
+    return {Outcome::Kind::ended_at_once, ended_at_once_, {}, trained()};
+  }
+
+  const Job& job_;
+  Observer& observer_;
+  Signals& signals_;
+  OutOfMemoryWatch out_of_memory_;
+  Pages pages_;
+  std::vector<Worker> workers_;
+  std::map<int, std::uint32_t> seen_alive_;  // other launchers' ranks, by pid
+  std::map<int, std::int64_t> gone_ns_;
+  Failure failure_;
+  std::int64_t trouble_ns_ = 0;
+  std::int64_t stop_ns_ = 0;
+  int stop_signal_ = 0;
+  int ended_at_once_ = 0;
+  bool stall_said_ = false;
+};
+
+}  // namespace
+
+Environment worker_environment(const Job& job, const LocalRank& rank) {
+  Environment environment = job.environment;
+  const auto set = [&](const char* name, const std::string& value) { environment[name] = value; };
+  set("RANK", std::to_string(rank.rank));
+  set("LOCAL_RANK", std::to_string(rank.local_rank));
+  set("WORLD_SIZE", std::to_string(job.world_size));
+  set("LOCAL_WORLD_SIZE", std::to_string(job.local_world_size));
+  set("MASTER_ADDR", job.master_addr);
+  set("MASTER_PORT", std::to_string(job.master_port));
+  set("LOCKSTEP_PAGE", record::page_path(job.id, rank.rank).string());
+  set("LOCKSTEP_DEVICE", rank.device);
+  set("LD_LIBRARY_PATH", job.library_path);
+  set("OMP_NUM_THREADS", std::to_string(job.threads));
+  if (!lookup(environment, "CUDA_DEVICE_ORDER")) set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");  // GPUs count as nvidia-smi counts them
+  if (job.visible_devices) set("CUDA_VISIBLE_DEVICES", *job.visible_devices);
+  // NCCL refuses two ranks on one GPU of one host; told apart by host, they go through the network layer.
+  if (job.shared_gpus) set("NCCL_HOSTID", fmt::format("lockstep-{}-{}", job.id, rank.rank));
+  if (!job.foreign) std::erase_if(environment, [](const auto& entry) { return entry.first.starts_with("TORCHELASTIC_"); });
+  return environment;
+}
+
+Outcome run_job(const Job& job, Observer& observer, Signals& signals) { return Supervisor(job, observer, signals).run(); }
+
+}  // namespace lockstep::launch

@@ -1,0 +1,113 @@
+// What the CUDA kernels share: number types, 16-byte vectors, sums over a block, launches that report their errors.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "rank/kernels/table.h"
+
+namespace lockstep::kernels::cuda {
+
+// Most rows of scratch that column sums use: four blocks for each of the processors of the largest GPU of today, in round numbers.
+inline constexpr int kPartialRows = 528;
+
+__device__ __forceinline__ float load(float x) { return x; }
+__device__ __forceinline__ float load(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float load(__half x) { return __half2float(x); }
+__device__ __forceinline__ void store(float& out, float x) { out = x; }
+__device__ __forceinline__ void store(__nv_bfloat16& out, float x) { out = __float2bfloat16_rn(x); }
+__device__ __forceinline__ void store(__half& out, float x) { out = __float2half_rn(x); }
+
+// V neighbouring numbers, moved in one access.
+template <typename T, int V>
+struct alignas(sizeof(T) * V) Vector {
+  T value[V];
+};
+
+template <typename T>
+inline constexpr int kFullVector = 16 / sizeof(T);
+
+template <typename T, int V>
+__device__ __forceinline__ void read(const T* from, float (&to)[V]) {
+  const auto packed = *reinterpret_cast<const Vector<T, V>*>(from);
+#pragma unroll
+  for (int i = 0; i < V; ++i) to[i] = load(packed.value[i]);
+}
+
+template <typename T, int V>
+__device__ __forceinline__ void write(T* to, const float (&from)[V]) {
+  Vector<T, V> packed;
+#pragma unroll
+  for (int i = 0; i < V; ++i) store(packed.value[i], from[i]);
+  *reinterpret_cast<Vector<T, V>*>(to) = packed;
+}
+
+// The value as it will be read back from memory.
+template <typename T>
+__device__ __forceinline__ float rounded(float x) {
+  T stored;
+  store(stored, x);
+  return load(stored);
+}
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
+  return x;
+}
+
+// Sum over the block, the same on every thread. blockDim.x is a multiple of 32. Two calls in a row need different `scratch`
+// (32 floats) or a __syncthreads() between them.
+__device__ __forceinline__ float block_sum(float x, float* scratch) {
+  x = warp_sum(x);
+  if (blockDim.x == 32) return x;
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = threadIdx.x % 32 < blockDim.x / 32 ? scratch[threadIdx.x % 32] : 0.0f;
+  return warp_sum(x);
+}
+
+inline void launched(const char* what) {
+  if (const auto error = cudaGetLastError(); error != cudaSuccess)
+    throw std::runtime_error(std::string("CUDA kernel ") + what + " did not start: " + cudaGetErrorString(error));
+}
+
+inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream); }
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline bool aligned16(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
+
+template <typename F>
+void by_type(Type type, F body) {
+  switch (type) {
+    case Type::f32: return body(float{});
+    case Type::bf16: return body(__nv_bfloat16{});
+    case Type::f16: return body(__half{});
+  }
+}
+
+// dweight[i] += sum of partials[0..rows)[i]: the second half of every column sum. Rows are `stride` floats apart.
+void add_partials(const float* partials, int rows, std::int64_t stride, std::int64_t width, void* target, Type type, cudaStream_t stream);
+
+void rms_norm_forward(const RmsNormForward&, Stream);
+void rms_norm_apply(const RmsNormApply&, Stream);
+void rms_norm_backward(const RmsNormBackward&, Stream);
+void rope_forward(const RopeForward&, Stream);
+void rope_backward(const RopeBackward&, Stream);
+void swiglu_forward(const SwigluForward&, Stream);
+void swiglu_backward(const SwigluBackward&, Stream);
+void bias_backward(const BiasBackward&, Stream);
+void embedding_forward(const EmbeddingForward&, Stream);
+void embedding_backward(const EmbeddingBackward&, Stream);
+void cross_entropy(const CrossEntropy&, Stream);
+void random_normal(const RandomNormal&, Stream);
+void sum_of_squares(const SumOfSquares&, Stream);
+void finish_gradients(const FinishGradients&, Stream);
+void adamw(const AdamW&, Stream);
+const Table& table();
+
+}  // namespace lockstep::kernels::cuda

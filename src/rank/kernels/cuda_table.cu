@@ -1,0 +1,28 @@
+// The table of CUDA kernels.
+#include "rank/kernels/cuda.cuh"
+
+namespace lockstep::kernels::cuda {
+
+const Table& table() {
+  static constexpr Table table{
+      .partial_rows = kPartialRows,
+      .rms_norm_forward = rms_norm_forward,
+      .rms_norm_apply = rms_norm_apply,
+      .rms_norm_backward = rms_norm_backward,
+      .rope_forward = rope_forward,
+      .rope_backward = rope_backward,
+      .swiglu_forward = swiglu_forward,
+      .swiglu_backward = swiglu_backward,
+      .bias_backward = bias_backward,
+      .embedding_forward = embedding_forward,
+      .embedding_backward = embedding_backward,
+      .cross_entropy = cross_entropy,
+      .random_normal = random_normal,
+      .sum_of_squares = sum_of_squares,
+      .finish_gradients = finish_gradients,
+      .adamw = adamw,
+  };
+  return table;
+}
+
+}  // namespace lockstep::kernels::cuda
