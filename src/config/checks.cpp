@@ -9,12 +9,6 @@
 namespace lockstep::config {
 namespace {
 
-// Multiples of `step` next to `value`: "96 or 128".
-std::string nearest_multiples(std::int64_t value, std::int64_t step) {
-  const std::int64_t below = value / step * step;
-  return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", below + step);
-}
-
 // The divisors of `value` next to `wanted`: "4 or 6".
 std::string nearest_divisors(std::int64_t value, std::int64_t wanted) {
   std::int64_t below = std::min(wanted, value), above = std::min(wanted, value);
@@ -190,6 +184,11 @@ class Checker {
 };
 
 }  // namespace
+
+std::string nearest_multiples(std::int64_t value, std::int64_t step) {
+  const std::int64_t below = value / step * step;
+  return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", step);
+}
 
 std::vector<std::string> broken_rules(const Settings& settings) { return Checker(settings).run(); }
 

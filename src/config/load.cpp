@@ -128,10 +128,9 @@ class Loader {
 
   // For aliases such as bf16: true.
   std::optional<bool> read_switch(const Incoming& in) {
-    const std::string word = base::lower(in.written.text);
     const bool scalar = in.written.form == Written::Form::scalar || in.written.form == Written::Form::quoted;
-    if (scalar && (word == "true" || word == "yes" || word == "on" || word == "1")) return true;
-    if (scalar && (word == "false" || word == "no" || word == "off" || word == "0")) return false;
+    const auto read = scalar ? read_boolean(in.written.text) : std::nullopt;
+    if (read) return read;
     problems_.push_back(fmt::format("{}: {} = {} must be true or false.", in.where, in.spelled, in.written.text));
     return std::nullopt;
   }

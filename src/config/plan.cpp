@@ -3,17 +3,13 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "config/checks.h"
 #include "config/config.h"
 
 namespace lockstep::config {
 namespace {
 
 constexpr std::int64_t usual_batch_size = 8;
-
-std::string nearest_multiples(std::int64_t value, std::int64_t step) {
-  const std::int64_t below = value / step * step;
-  return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", step);
-}
 
 std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
   std::int64_t divisor = std::min(value, most);

@@ -155,6 +155,12 @@ std::string flag_placeholder(const Option& option) {
   return leaf == "master_addr" ? " HOST" : " NAME";
 }
 
+std::string help_line(std::string_view left, std::string_view says) {
+  constexpr std::size_t column = 42;
+  if (left.size() >= column) return fmt::format("  {}\n  {:{}}{}\n", left, "", column, says);
+  return fmt::format("  {:<{}}{}\n", left, column, says);
+}
+
 std::string flag_line(const Option& option) {
   std::string spelled = joined(option.about.flags, ", ");
   if (option.kind == Kind::boolean && option.get(RunConfig{}) == Value(true))
@@ -164,10 +170,7 @@ std::string flag_line(const Option& option) {
     says += fmt::format(" {} = {}.", option.about.zero_words[0], option.about.zero);
   else if (option.kind == Kind::integer && !option.about.zero.empty())
     says += fmt::format(" 0 = {}.", option.about.zero);
-  const std::string left = fmt::format("  {}{}", spelled, flag_placeholder(option));
-  constexpr std::size_t column = 44;
-  if (left.size() >= column) return fmt::format("{}\n{:{}}{}\n", left, "", column, says);
-  return fmt::format("{:<{}}{}\n", left, column, says);
+  return help_line(spelled + flag_placeholder(option), says);
 }
 
 std::string markdown_escape(std::string_view text) {
@@ -271,15 +274,10 @@ std::string explain(std::string_view name) {
 }
 
 std::string flags_help() {
-  std::string text;
+  std::string text = help_line("-f, --config FILE", "Settings of the run, YAML or JSON, such as models/nano.yaml.");
   std::vector<std::string_view> shown;
   for (const FlagGroup& group : flag_groups()) {
-    if (group.keys == flag_groups().front().keys) {
-      text += fmt::format("{}:\n{:<44}{}\n", group.title, "  -f, --config FILE",
-                          "Settings of the run, YAML or JSON, such as models/nano.yaml.");
-    } else {
-      text += fmt::format("\n{}:\n", group.title);
-    }
+    text += fmt::format("\n{}:\n", group.title);
     for (const std::string_view key : group.keys) {
       text += flag_line(option_of(key));
       shown.push_back(key);
@@ -289,8 +287,7 @@ std::string flags_help() {
   for (const Option& option : options()) {
     if (!option.about.flags.empty() && std::find(shown.begin(), shown.end(), option.key) == shown.end()) text += flag_line(option);
   }
-  text += fmt::format("\nAny setting:\n{:<44}{}\n", "  section.key=value", "`lockstep config explain` lists them all.");
-  return text;
+  return text + "\nAny setting:\n" + help_line("section.key=value", "`lockstep config explain` lists them all.");
 }
 
 std::string markdown_reference() {

@@ -19,17 +19,6 @@ std::string plain(std::string_view word) {
   return result;
 }
 
-std::optional<bool> read_boolean(std::string_view text) {
-  const std::string word = base::lower(text);
-  for (const std::string_view yes : {"true", "yes", "on", "1"}) {
-    if (word == yes) return true;
-  }
-  for (const std::string_view no : {"false", "no", "off", "0"}) {
-    if (word == no) return false;
-  }
-  return std::nullopt;
-}
-
 // Also whole numbers written like 1e6.
 std::optional<std::int64_t> read_integer(std::string_view text) {
   if (const auto integer = base::parse_integer(text)) return integer;
@@ -135,6 +124,17 @@ std::string_view choice_name(const Option& option, std::int64_t number) {
 }
 
 }  // namespace
+
+std::optional<bool> read_boolean(std::string_view text) {
+  const std::string word = base::lower(text);
+  for (const std::string_view yes : {"true", "yes", "on", "1"}) {
+    if (word == yes) return true;
+  }
+  for (const std::string_view no : {"false", "no", "off", "0"}) {
+    if (word == no) return false;
+  }
+  return std::nullopt;
+}
 
 bool Range::holds(double value) const {
   return (above_least ? value > least : value >= least) && (below_most ? value < most : value <= most);

@@ -1,6 +1,7 @@
 // Values as text: reading what a person wrote into an option's type, and writing it so that it reads back the same.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -25,6 +26,8 @@ struct Refusal {
 };
 
 std::variant<Value, Refusal> read_value(const Option& option, const Written& written);
+
+std::optional<bool> read_boolean(std::string_view text);  // true, yes, on, 1 and their opposites, in any case
 
 std::string write_value(const Option& option, const Value& value);         // as YAML
 std::string meaning_when_empty(const Option& option, const Value& value);  // what 0 or nothing means here; "" for other values
