@@ -33,6 +33,8 @@ bool looks_like_json(const std::string& text) {
 void check_json(const std::string& text, const std::string& name) {
   try {
     std::ignore = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::out_of_range&) {
+    // A number too large for a double: the option it is for refuses it, with its line.
   } catch (const nlohmann::json::parse_error& error) {
     const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
     const auto line = 1 + std::count(text.begin(), end, '\n') - (end != text.begin() && *(end - 1) == '\n' ? 1 : 0);

@@ -106,6 +106,11 @@ TEST(ConfigFile, BinaryAndHugeFilesAreNotRead) {
   EXPECT_NE(mistake([] { load_text(std::string((16u << 20) + 1, ' ')); }).find("larger than 16.0 MiB"), std::string::npos);
 }
 
+TEST(ConfigFile, NumbersBeyondADoubleInJson) {
+  EXPECT_NE(mistake([] { load_text(R"({"trainer": {"learning_rate": 1e999}})"); }).find(":1: trainer.learning_rate = 1e999 must be a number"),
+            std::string::npos);
+}
+
 TEST(ConfigFile, EscapesInJson) {
   const Settings settings = load_text(R"({"monitor": {"sample_prompt": "a \"b\"\n\u00e9 \\ /"}})");
   EXPECT_EQ(settings.values.monitor.sample_prompt, "a \"b\"\n\xc3\xa9 \\ /");
