@@ -9,12 +9,6 @@
 namespace lockstep::config {
 namespace {
 
-// Multiples of `step` next to `value`: "96 or 128".
-std::string nearest_multiples(std::int64_t value, std::int64_t step) {
-  const std::int64_t below = value / step * step;
-  return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", below + step);
-}
-
 // The divisors of `value` next to `wanted`: "4 or 6".
 std::string nearest_divisors(std::int64_t value, std::int64_t wanted) {
   std::int64_t below = std::min(wanted, value), above = std::min(wanted, value);
@@ -57,7 +51,8 @@ class Checker {
       broken({"name"}, "name = {} must be the name of one folder. Use --output for the folder that holds it.", config_.name);
     }
     if (config_.model.name.empty() || config_.model.name.find('/') != std::string::npos) {
-      broken({"model.name"}, "model.name = \"{}\" must be a name without /, because run folders carry it. For example nano.", config_.model.name);
+      broken({"model.name"}, "model.name = \"{}\" must be a name without /, because run folders carry it. For example nano.",
+             config_.model.name);
     }
     if (config_.output.empty()) broken({"output"}, "output is empty. Name a folder, for example runs.");
   }
@@ -71,8 +66,8 @@ class Checker {
       return;
     }
     if (m.kv_heads > 0 && m.num_heads % m.kv_heads != 0) {
-      broken({"model.kv_heads", "model.num_heads"}, "model.num_heads = {} is not a multiple of model.kv_heads = {}. Use kv_heads {}.", m.num_heads,
-             m.kv_heads, nearest_divisors(m.num_heads, m.kv_heads));
+      broken({"model.kv_heads", "model.num_heads"}, "model.num_heads = {} is not a multiple of model.kv_heads = {}. Use kv_heads {}.",
+             m.num_heads, m.kv_heads, nearest_divisors(m.num_heads, m.kv_heads));
     }
     const std::int64_t head_dim = m.head_dim > 0 ? m.head_dim : m.hidden_size / m.num_heads;
     if (head_dim % 2 != 0) {
@@ -87,8 +82,8 @@ class Checker {
     const std::int64_t seq_len = config_.data.seq_len, longest = config_.model.max_seq_len;
     if (seq_len > longest) {
       broken({"data.seq_len", "model.max_seq_len"},
-             "data.seq_len = {} is longer than model.max_seq_len = {}. Lower data.seq_len, or raise model.max_seq_len to {}.", seq_len, longest,
-             seq_len);
+             "data.seq_len = {} is longer than model.max_seq_len = {}. Lower data.seq_len, or raise model.max_seq_len to {}.", seq_len,
+             longest, seq_len);
     }
     if (seq_len == 1) broken({"data.seq_len"}, "data.seq_len = 1 leaves nothing to predict. Use at least 2.");
   }
@@ -103,14 +98,16 @@ class Checker {
     if (t.batch_size > 0 && t.gradient_accumulation > 0 && t.global_batch_size > 0 &&
         t.global_batch_size % (t.batch_size * t.gradient_accumulation) != 0) {
       const std::int64_t share = t.batch_size * t.gradient_accumulation;
-      broken({"trainer.global_batch_size", "trainer.batch_size"},
-             "trainer.global_batch_size = {} is not batch_size {} x gradient_accumulation {} x a number of ranks. Use {}, or leave one of the "
-             "three out: it follows from the others.",
-             t.global_batch_size, t.batch_size, t.gradient_accumulation, nearest_multiples(t.global_batch_size, share));
+      broken(
+          {"trainer.global_batch_size", "trainer.batch_size"},
+          "trainer.global_batch_size = {} is not batch_size {} x gradient_accumulation {} x a number of ranks. Use {}, or leave one of the "
+          "three out: it follows from the others.",
+          t.global_batch_size, t.batch_size, t.gradient_accumulation, nearest_multiples(t.global_batch_size, share));
     }
     if (config_.monitor.stall_abort_seconds < config_.monitor.stall_seconds) {
       broken({"monitor.stall_abort_seconds", "monitor.stall_seconds"},
-             "monitor.stall_abort_seconds = {} is less than monitor.stall_seconds = {}: the job would end before the stall is reported. Use at "
+             "monitor.stall_abort_seconds = {} is less than monitor.stall_seconds = {}: the job would end before the stall is reported. "
+             "Use at "
              "least {}.",
              config_.monitor.stall_abort_seconds, config_.monitor.stall_seconds, config_.monitor.stall_seconds);
     }
@@ -123,7 +120,9 @@ class Checker {
       broken({"data.kind"}, "data.kind = {} needs a file. Give --data FILE, or set data.path.", name_of(d.kind));
     }
     if ((d.kind == DataKind::stories || d.kind == DataKind::random) && !d.path.empty()) {
-      broken({"data.path", "data.kind"}, "data.kind = {} is made, not read, but data.path = {} is set. Set data.kind=auto to read the file, or remove data.path.", name_of(d.kind), d.path);
+      broken({"data.path", "data.kind"},
+             "data.kind = {} is made, not read, but data.path = {} is set. Set data.kind=auto to read the file, or remove data.path.",
+             name_of(d.kind), d.path);
     }
     if (d.token_type == TokenType::u16 && config_.model.vocab_size > 65536) {
       broken({"data.token_type", "model.vocab_size"},
@@ -136,7 +135,8 @@ class Checker {
     const DistributedConfig& d = config_.trainer.distributed;
     const std::set<std::int64_t> different(d.gpu_ids.begin(), d.gpu_ids.end());
     if (different.size() != d.gpu_ids.size()) {
-      broken({"trainer.distributed.gpu_ids"}, "trainer.distributed.gpu_ids = [{}] names a GPU twice. List each once.", fmt::join(d.gpu_ids, ", "));
+      broken({"trainer.distributed.gpu_ids"}, "trainer.distributed.gpu_ids = [{}] names a GPU twice. List each once.",
+             fmt::join(d.gpu_ids, ", "));
     }
     const auto listed = static_cast<std::int64_t>(d.gpu_ids.size());
     if (listed > 0 && config_.launch.num_gpus > 0 && config_.launch.num_gpus != listed) {
@@ -146,7 +146,8 @@ class Checker {
     if (config_.trainer.target_device != DeviceKind::cpu) return;
     if (listed > 0) {
       broken({"trainer.target_device", "trainer.distributed.gpu_ids"},
-             "trainer.target_device = cpu, but trainer.distributed.gpu_ids = [{}] names GPUs. Remove one of them.", fmt::join(d.gpu_ids, ", "));
+             "trainer.target_device = cpu, but trainer.distributed.gpu_ids = [{}] names GPUs. Remove one of them.",
+             fmt::join(d.gpu_ids, ", "));
     }
     if (d.backend == Backend::nccl) {
       broken({"trainer.distributed.backend", "trainer.target_device"},
@@ -157,19 +158,22 @@ class Checker {
   void nodes() {
     const ParallelConfig& p = config_.parallel;
     if (p.node_rank >= p.nnodes) {
-      broken({"parallel.node_rank", "parallel.nnodes"}, "parallel.node_rank = {} must be below parallel.nnodes = {}: machines count from 0.",
-             p.node_rank, p.nnodes);
+      broken({"parallel.node_rank", "parallel.nnodes"},
+             "parallel.node_rank = {} must be below parallel.nnodes = {}: machines count from 0.", p.node_rank, p.nnodes);
     }
     if (p.nnodes > 1 && (p.master_addr == "127.0.0.1" || p.master_addr == "localhost")) {
-      broken({"parallel.nnodes"}, "parallel.nnodes = {}, but parallel.master_addr = {} is this machine alone. Set --master-addr to the address of machine 0.",
+      broken({"parallel.nnodes"},
+             "parallel.nnodes = {}, but parallel.master_addr = {} is this machine alone. Set --master-addr to the address of machine 0.",
              p.nnodes, p.master_addr);
     }
     if (p.nnodes > 1 && p.master_port == 0) {
-      broken({"parallel.nnodes"}, "parallel.nnodes = {} needs a port that all machines know. Set --master-port, for example 29500.", p.nnodes);
+      broken({"parallel.nnodes"}, "parallel.nnodes = {} needs a port that all machines know. Set --master-port, for example 29500.",
+             p.nnodes);
     }
     const bool alone = !config_.trainer.distributed.enabled || config_.trainer.distributed.backend == Backend::single;
     if (alone && (p.ranks > 1 || p.nnodes > 1)) {
-      broken({"parallel.ranks", "parallel.nnodes"}, "{} ranks cannot train with {}. Remove it, or use one rank.", std::max<std::int64_t>(p.ranks, 1) * p.nnodes,
+      broken({"parallel.ranks", "parallel.nnodes"}, "{} ranks cannot train with {}. Remove it, or use one rank.",
+             std::max<std::int64_t>(p.ranks, 1) * p.nnodes,
              config_.trainer.distributed.enabled ? "trainer.distributed.backend = single" : "trainer.distributed.enabled = false");
     }
   }
@@ -180,6 +184,11 @@ class Checker {
 };
 
 }  // namespace
+
+std::string nearest_multiples(std::int64_t value, std::int64_t step) {
+  const std::int64_t below = value / step * step;
+  return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", step);
+}
 
 std::vector<std::string> broken_rules(const Settings& settings) { return Checker(settings).run(); }
 

@@ -31,10 +31,8 @@ std::span<const Choice> choices_of(DType) {
 
 std::span<const Choice> choices_of(Backend) {
   static const std::vector<Choice> choices = {
-      choice(Backend::automatic, "auto"),
-      choice(Backend::single, "single", {"none"}),
-      choice(Backend::cpu, "cpu", {"host"}),
-      choice(Backend::gloo, "gloo"),
+      choice(Backend::automatic, "auto"),    choice(Backend::single, "single", {"none"}),
+      choice(Backend::cpu, "cpu", {"host"}), choice(Backend::gloo, "gloo"),
       choice(Backend::nccl, "nccl"),
   };
   return choices;
@@ -70,11 +68,8 @@ std::span<const Choice> choices_of(LrSchedule) {
 
 std::span<const Choice> choices_of(DataKind) {
   static const std::vector<Choice> choices = {
-      choice(DataKind::automatic, "auto"),
-      choice(DataKind::bin, "bin", {"tokens"}),
-      choice(DataKind::text, "text", {"txt"}),
-      choice(DataKind::random, "random"),
-      choice(DataKind::stories, "stories"),
+      choice(DataKind::automatic, "auto"), choice(DataKind::bin, "bin", {"tokens"}), choice(DataKind::text, "text", {"txt"}),
+      choice(DataKind::random, "random"),  choice(DataKind::stories, "stories"),
   };
   return choices;
 }

@@ -13,7 +13,9 @@ extern char** environ;
 namespace lockstep::config {
 namespace {
 
-bool is_config_flag(std::string_view flag) { return flag == "-f" || flag == "--config" || flag == "--config-path" || flag == "--config_path"; }
+bool is_config_flag(std::string_view flag) {
+  return flag == "-f" || flag == "--config" || flag == "--config-path" || flag == "--config_path";
+}
 
 bool looks_like_flag(std::string_view text) {
   return text.size() > 1 && text[0] == '-' && !base::parse_number(text) && !std::isdigit(static_cast<unsigned char>(text[1]));
@@ -35,9 +37,12 @@ class Parser {
         result_.leftover.insert(result_.leftover.end(), args_.begin() + static_cast<std::ptrdiff_t>(next_), args_.end());
         break;
       }
-      if (argument == "-h" || argument == "--help") result_.help = true;
-      else if (looks_like_flag(argument)) flag(argument);
-      else positional(argument);
+      if (argument == "-h" || argument == "--help")
+        result_.help = true;
+      else if (looks_like_flag(argument))
+        flag(argument);
+      else
+        positional(argument);
     }
     if (problems_.empty()) return;
     if (problems_.size() == 1) throw base::usage_error("config", "{}", problems_.front());
@@ -58,25 +63,35 @@ class Parser {
   }
 
   void flag(const std::string& argument) {
-    std::string name = argument;
+    const std::size_t equals = argument.find('=');
+    std::string name = argument.substr(0, equals);
     std::optional<std::string> value;
-    if (const std::size_t equals = argument.find('='); equals != argument.npos) {
-      name = argument.substr(0, equals);
-      value = argument.substr(equals + 1);
-    } else if (!argument.starts_with("--") && argument.size() > 2) {  // -fFILE
-      name = argument.substr(0, 2);
-      value = argument.substr(2);
+    if (equals != argument.npos) value = argument.substr(equals + 1);
+    if (!name.starts_with("--") && name.size() > 2) {
+      const std::string two_dashes = "-" + name;
+      if (find_flag(two_dashes) || is_config_flag(two_dashes)) {  // -data is a slip, not -d with the value "ata"
+        problems_.push_back(fmt::format("{} is not a flag. Did you mean {}?", name, two_dashes));
+        return skip_value(value);
+      }
+      if (is_config_flag(name.substr(0, 2)) || find_flag(name.substr(0, 2))) {  // -fFILE
+        value = argument.substr(2);
+        name = name.substr(0, 2);
+      }
     }
     if (is_config_flag(name)) return config_file(name, value);
     if (const auto match = find_flag(name)) return known(name, *match, value);
     if (negated(name, value)) return;
+    refuse(name);
+    skip_value(value);
+  }
+
+  void refuse(const std::string& name) {
     if (const auto what = not_built_yet(key_like(name))) {
       problems_.push_back(fmt::format("{}: {} is not built yet. Leave the flag out.", name, *what));
     } else {
       const std::string suggestion = suggestion_for_flag(name);
       problems_.push_back(fmt::format("{} is not a flag.{}", name, suggestion.empty() ? " --help lists them." : suggestion));
     }
-    skip_value(value);
   }
 
   static std::string key_like(std::string_view flag) {
@@ -91,11 +106,12 @@ class Parser {
   }
 
   void config_file(const std::string& name, std::optional<std::string> value) {
-    if (!value) value = take_value(name, "a YAML or JSON file, such as models/nano.yaml");
+    if (!value || value->empty()) value = take_value(name, "a YAML or JSON file, such as models/nano.yaml");
     if (!value) return;
     if (result_.request.file) {
-      problems_.push_back(fmt::format("{} {}: a config file was given already ({}). Give one, and change single settings with section.key=value.", name,
-                                      *value, result_.request.file->string()));
+      problems_.push_back(
+          fmt::format("{} {}: a config file was given already ({}). Give one, and change single settings with section.key=value.", name,
+                      *value, result_.request.file->string()));
     } else {
       result_.request.file = *value;
     }
@@ -115,8 +131,10 @@ class Parser {
     if (!name.starts_with("--no-") && !name.starts_with("--no_")) return false;
     const auto match = find_flag("--" + name.substr(5));
     if (!match || (match->option->kind != Kind::boolean)) return false;
-    if (value) problems_.push_back(fmt::format("{} takes no value. Write --{}={}.", name, name.substr(5), *value));
-    else result_.request.assignments.push_back({std::string(match->option->key), "false", name});
+    if (value)
+      problems_.push_back(fmt::format("{} takes no value. Write --{}={}.", name, name.substr(5), *value));
+    else
+      result_.request.assignments.push_back({std::string(match->option->key), "false", name});
     return true;
   }
 
@@ -133,8 +151,8 @@ class Parser {
 
   std::optional<std::string> take_value(const std::string& name, const std::string& expected) {
     if (next_ < args_.size() && !looks_like_flag(args_[next_])) return args_[next_++];
-    problems_.push_back(fmt::format("{} needs a value: {}{}.", name, expected,
-                                    next_ < args_.size() ? fmt::format(", but {} follows", args_[next_]) : ""));
+    problems_.push_back(
+        fmt::format("{} needs a value: {}{}.", name, expected, next_ < args_.size() ? fmt::format(", but {} follows", args_[next_]) : ""));
     return std::nullopt;
   }
 

@@ -55,7 +55,7 @@ CommandLine parse_command_line(std::span<const std::string> args, std::map<std::
 CommandLine parse_command_line(std::span<const std::string> args);  // with this process's environment
 // For commands that take nothing but settings: UserError that names the first leftover argument. `command`: "lockstep train".
 void expect_no_leftover(const CommandLine& line, std::string_view command);
-std::map<std::string, std::string> process_environment();           // its LOCKSTEP_* variables
+std::map<std::string, std::string> process_environment();  // its LOCKSTEP_* variables
 
 // Applies the layers and checks every value and what must hold between them. Throws one UserError that lists all mistakes.
 Settings load(const Request& request);
@@ -64,7 +64,8 @@ Settings load(const Request& request);
 std::string to_yaml(const Settings& settings);
 RunConfig load_resolved(const std::filesystem::path& path);
 
-// Batch, accumulation and learning rate for so many data-parallel ranks. UserError, naming the nearest values that do, if it does not divide.
+// Batch, accumulation and learning rate for so many data-parallel ranks. UserError, naming the nearest values that do, if it does not
+// divide.
 BatchPlan plan_batch(const RunConfig& config, int ranks);
 
 // Fills in what may be left out of a model's shape: kv_heads, head_dim, intermediate_size. Idempotent.
@@ -82,10 +83,11 @@ std::string_view name_of(TokenType type);
 std::string_view name_of(ReduceDType type);
 
 // Made from the table of options.
-std::string json_schema();                      // JSON Schema of a config file, for editors
-std::string explain(std::string_view name);     // a key, alias, flag or section in a few lines, or "" for all; UserError if there is no such thing
-std::string flags_help();                       // the flags of `lockstep train`, one a line, grouped
-std::string markdown_reference();               // docs/configuration.md
-std::vector<std::string> known_keys();          // every key, in the table's order
+std::string json_schema();  // JSON Schema of a config file, for editors
+std::string explain(
+    std::string_view name);             // a key, alias, flag or section in a few lines, or "" for all; UserError if there is no such thing
+std::string flags_help();               // the flags of `lockstep train`, one a line, grouped
+std::string markdown_reference();       // docs/configuration.md
+std::vector<std::string> known_keys();  // every key, in the table's order
 
 }  // namespace lockstep::config

@@ -33,6 +33,8 @@ bool looks_like_json(const std::string& text) {
 void check_json(const std::string& text, const std::string& name) {
   try {
     std::ignore = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::out_of_range&) {
+    // A number too large for a double: the option it is for refuses it, with its line.
   } catch (const nlohmann::json::parse_error& error) {
     const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
     const auto line = 1 + std::count(text.begin(), end, '\n') - (end != text.begin() && *(end - 1) == '\n' ? 1 : 0);
@@ -78,8 +80,10 @@ Written written_of(const YAML::Node& node) {
     case YAML::NodeType::Sequence:
       written.form = Written::Form::list;
       for (const YAML::Node& item : node) {
-        if (item.IsScalar()) written.items.push_back(item.Scalar());
-        else written.nested = true;
+        if (item.IsScalar())
+          written.items.push_back(item.Scalar());
+        else
+          written.nested = true;
       }
       written.text = written.nested ? "a nested list" : fmt::format("[{}]", fmt::join(written.items, ", "));
       break;
@@ -100,9 +104,12 @@ bool quote_left_open(const YAML::Node& node, const std::string& text) {
   if (column >= line.size() || (line[column] != '"' && line[column] != '\'')) return false;
   const char quote = line[column];
   for (std::size_t i = column + 1; i < line.size(); ++i) {
-    if (quote == '"' && line[i] == '\\') ++i;
-    else if (line[i] == quote && quote == '\'' && i + 1 < line.size() && line[i + 1] == quote) ++i;
-    else if (line[i] == quote) return false;
+    if (quote == '"' && line[i] == '\\')
+      ++i;
+    else if (line[i] == quote && quote == '\'' && i + 1 < line.size() && line[i + 1] == quote)
+      ++i;
+    else if (line[i] == quote)
+      return false;
   }
   return true;
 }
@@ -143,7 +150,8 @@ class Flattener {
       problem(line, fmt::format("{} = {} must be a section of keys. Write its keys indented below it, as in models/nano.yaml.", key,
                                 written_of(value).text));
     } else if (!section && quote_left_open(value, text_)) {
-      problem(line_of(value), fmt::format("the text of {} has no closing quote on its line. Close it; write a text of several lines with |.", key));
+      problem(line_of(value),
+              fmt::format("the text of {} has no closing quote on its line. Close it; write a text of several lines with |.", key));
     } else if (!section) {
       content_.entries.push_back({key, written_of(value), line});
     }
@@ -208,7 +216,8 @@ FileContent read_config_file(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) throw missing_file(path);
   if (fs::is_directory(path, ignored)) {
-    throw base::usage_error("config", "{} is a folder. -f takes a YAML or JSON file, such as {}.", path.string(), (path / "config.yaml").string());
+    throw base::usage_error("config", "{} is a folder. -f takes a YAML or JSON file, such as {}.", path.string(),
+                            (path / "config.yaml").string());
   }
   constexpr std::uintmax_t largest = 16u << 20;
   if (fs::file_size(path, ignored) > largest && !ignored) {

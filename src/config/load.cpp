@@ -27,7 +27,8 @@ bool means_off(const Written& written) {
   if (written.form == Written::Form::null) return true;
   if (written.form == Written::Form::list) return written.items.empty() && !written.nested;
   const std::string text = base::lower(written.text);
-  return written.form != Written::Form::map && (text == "0" || text == "false" || text == "no" || text == "off" || text == "none" || text.empty());
+  return written.form != Written::Form::map &&
+         (text == "0" || text == "false" || text == "no" || text == "off" || text == "none" || text.empty());
 }
 
 class Loader {
@@ -96,7 +97,8 @@ class Loader {
     std::vector<std::string> names;
     for (const auto& [candidate, option] : known) names.push_back(candidate);
     const auto best = base::nearest(name, names);
-    problems_.push_back(fmt::format("environment variable {} names no setting.{}", name, best ? fmt::format(" Did you mean {}?", *best) : ""));
+    problems_.push_back(
+        fmt::format("environment variable {} names no setting.{}", name, best ? fmt::format(" Did you mean {}?", *best) : ""));
   }
 
   // Sets one value. Returns the option if it now has a value from here.
@@ -126,10 +128,9 @@ class Loader {
 
   // For aliases such as bf16: true.
   std::optional<bool> read_switch(const Incoming& in) {
-    const std::string word = base::lower(in.written.text);
     const bool scalar = in.written.form == Written::Form::scalar || in.written.form == Written::Form::quoted;
-    if (scalar && (word == "true" || word == "yes" || word == "on" || word == "1")) return true;
-    if (scalar && (word == "false" || word == "no" || word == "off" || word == "0")) return false;
+    const auto read = scalar ? read_boolean(in.written.text) : std::nullopt;
+    if (read) return read;
     problems_.push_back(fmt::format("{}: {} = {} must be true or false.", in.where, in.spelled, in.written.text));
     return std::nullopt;
   }
@@ -137,12 +138,14 @@ class Loader {
   void unknown_key(const Incoming& in) {
     if (const auto what = not_built_yet(in.spelled)) {
       if (means_off(in.written)) return;
-      problems_.push_back(fmt::format("{}: {}: {} is not built yet. Remove the key to train a dense decoder.", in.where, in.spelled, *what));
+      problems_.push_back(fmt::format("{}: {}: {} is not built yet. Remove the key to train without it.", in.where, in.spelled, *what));
       return;
     }
     const bool section = in.written.form == Written::Form::map;
     std::string suggestion;
-    if (section) {
+    if (const auto hint = counterpart_of(in.spelled)) {
+      suggestion = " " + *hint;
+    } else if (section) {
       if (const auto best = base::nearest(in.spelled, section_names())) suggestion = fmt::format(" Did you mean {}?", *best);
     } else {
       suggestion = suggestion_for_key(in.spelled);
@@ -167,7 +170,8 @@ class Loader {
     if (option.kind == Kind::boolean) return "";
     std::string example(option.about.example);
     if (example.empty()) example = write_value(option, option.get(RunConfig{}));
-    if (option.kind == Kind::integers && in.origin != Origin::file) std::erase_if(example, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    if (option.kind == Kind::integers && in.origin != Origin::file)
+      std::erase_if(example, [](char c) { return c == '[' || c == ']' || c == ' '; });
     if (option.about.zero.empty()) return fmt::format(" For example {}.", example);
     const std::string_view empty = option.about.zero_words.empty() ? "0" : option.about.zero_words.front();
     return fmt::format(" For example {}; {} means {}.", example, empty, option.about.zero);

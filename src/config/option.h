@@ -57,20 +57,21 @@ struct Alias {
   std::string_view when_true = {};
 };
 
-// What an entry of the table says. Only `says` is always given; the type and the default come from the field.
+// What an entry of the table says. Only `key` and `says` are always given; the type and the default come from the field.
 struct About {
-  std::string_view says;                        // one sentence, for help and docs
-  std::string_view unit = {};                   // "samples", "steps", "seconds"
-  Range range = {};                             // integers and numbers
-  std::string_view zero = {};                   // what 0, an empty text or an empty list means: "one a device"
+  std::string_view key;                           // "trainer.learning_rate"
+  std::string_view says;                          // one sentence, for help and docs
+  std::string_view unit = {};                     // "samples", "steps", "seconds"
+  Range range = {};                               // integers and numbers
+  std::string_view zero = {};                     // what 0, an empty text or an empty list means: "one a device"
   std::vector<std::string_view> zero_words = {};  // words that mean the same: "auto", "all"
-  std::vector<Alias> aliases = {};              // other keys
-  std::vector<std::string_view> flags = {};     // "--lr", "-d"; the first long one is shown
-  std::string_view example = {};                // a value, for messages and docs; the default when empty
+  std::vector<Alias> aliases = {};                // other keys
+  std::vector<std::string_view> flags = {};       // "--lr", "-d"; the first long one is shown
+  std::string_view example = {};                  // a value, for messages and docs; the default when empty
 };
 
 struct Option {
-  std::string_view key;  // "trainer.learning_rate"
+  std::string_view key;
   Kind kind;
   About about;
   std::span<const Choice> choices;
@@ -83,37 +84,55 @@ struct Option {
 
 template <typename T>
 constexpr Kind kind_of() {
-  if constexpr (std::is_same_v<T, bool>) return Kind::boolean;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return Kind::integer;
-  else if constexpr (std::is_same_v<T, double>) return Kind::number;
-  else if constexpr (std::is_same_v<T, std::string>) return Kind::text;
-  else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) return Kind::integers;
-  else return Kind::choice;
+  if constexpr (std::is_same_v<T, bool>)
+    return Kind::boolean;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return Kind::integer;
+  else if constexpr (std::is_same_v<T, double>)
+    return Kind::number;
+  else if constexpr (std::is_same_v<T, std::string>)
+    return Kind::text;
+  else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
+    return Kind::integers;
+  else
+    return Kind::choice;
 }
 
-// Binds the field reached from RunConfig by `path`, a chain of pointers to members, to its key.
+// config.trainer.seed for path = &RunConfig::trainer, &TrainerConfig::seed.
 template <auto... path>
-Option option(std::string_view key, About about) {
-  using T = std::remove_cvref_t<decltype((std::declval<RunConfig&>().*....*path))>;
+auto& field(auto& config) {
+  // clang-format off
+  return (config .* ... .* path);
+  // clang-format on
+}
+
+// Binds the field reached from RunConfig by `path`, a chain of pointers to members, to what the table says about it.
+template <auto... path>
+Option option(About about) {
+  using T = std::remove_cvref_t<decltype(field<path...>(std::declval<RunConfig&>()))>;
   constexpr Kind kind = kind_of<T>();
-  Option result{.key = key, .kind = kind, .about = std::move(about), .choices = {}, .get = nullptr, .set = nullptr};
+  Option result{.key = about.key, .kind = kind, .about = std::move(about), .choices = {}, .get = nullptr, .set = nullptr};
   if constexpr (kind == Kind::choice) {
     result.choices = choices_of(T{});
-    result.get = [](const RunConfig& config) -> Value { return static_cast<std::int64_t>((config.*....*path)); };
-    result.set = [](RunConfig& config, const Value& value) { (config.*....*path) = static_cast<T>(std::get<std::int64_t>(value)); };
+    result.get = [](const RunConfig& config) -> Value { return static_cast<std::int64_t>(field<path...>(config)); };
+    result.set = [](RunConfig& config, const Value& value) { field<path...>(config) = static_cast<T>(std::get<std::int64_t>(value)); };
   } else {
-    result.get = [](const RunConfig& config) -> Value { return (config.*....*path); };
-    result.set = [](RunConfig& config, const Value& value) { (config.*....*path) = std::get<T>(value); };
+    result.get = [](const RunConfig& config) -> Value { return field<path...>(config); };
+    result.set = [](RunConfig& config, const Value& value) { field<path...>(config) = std::get<T>(value); };
   }
   return result;
 }
 
 // The table, in the order of files, help and docs.
 const std::vector<Option>& options();
+std::vector<Option> top_level_options();
 std::vector<Option> model_options();
 std::vector<Option> trainer_options();
 std::vector<Option> data_options();
-std::vector<Option> run_options();  // the top level, parallel, checkpoint, monitor, launch
+std::vector<Option> parallel_options();
+std::vector<Option> checkpoint_options();
+std::vector<Option> monitor_options();
+std::vector<Option> launch_options();
 std::vector<std::string> section_names();  // "model", "trainer", "trainer.distributed", ...
 
 // What a spelling means: the option and, for aliases such as `bf16: true`, the value it stands for when true.
@@ -121,14 +140,16 @@ struct Match {
   const Option* option = nullptr;
   std::string_view when_true = {};
 };
-const Option& option_of(std::string_view key);                  // our own keys only; Bug if there is none
-std::optional<Match> find_key(std::string_view spelled);        // "trainer.lr", "per_device_train_batch_size"
-std::optional<Match> find_flag(std::string_view flag);          // "--lr", "--learning_rate", "-d"; not "--no-..."
-std::string suggestion_for_key(std::string_view spelled);       // " Did you mean trainer.seed?" or ""
+const Option& option_of(std::string_view key);             // our own keys only; Bug if there is none
+std::optional<Match> find_key(std::string_view spelled);   // "trainer.lr", "per_device_train_batch_size"
+std::optional<Match> find_flag(std::string_view flag);     // "--lr", "--learning_rate", "-d"; not "--no-..."
+std::string suggestion_for_key(std::string_view spelled);  // " Did you mean trainer.seed?" or ""
 std::string suggestion_for_flag(std::string_view flag);
 
 // Keys of other programs that name what is not built yet: the thing's name ("mixture of experts"), or nothing.
 std::optional<std::string> not_built_yet(std::string_view spelled);
+// Keys of other programs that something else here stands for: a sentence that names it.
+std::optional<std::string> counterpart_of(std::string_view spelled);
 
 std::string environment_name(const Option& option);  // LOCKSTEP_TRAINER_LEARNING_RATE
 

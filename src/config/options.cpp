@@ -81,13 +81,10 @@ std::string_view Option::leaf() const { return leaf_of(key); }
 const std::vector<Option>& options() {
   static const std::vector<Option> table = [] {
     std::vector<Option> all;
-    std::vector<Option> run = run_options();
-    const auto rest = std::find_if(run.begin(), run.end(), [](const Option& option) { return !option.section().empty(); });
-    all.insert(all.end(), run.begin(), rest);
-    for (auto part : {model_options, trainer_options, data_options}) {
-      for (Option& entry : part()) all.push_back(std::move(entry));
+    for (auto section : {top_level_options, model_options, trainer_options, data_options, parallel_options, checkpoint_options,
+                         monitor_options, launch_options}) {
+      for (Option& entry : section()) all.push_back(std::move(entry));
     }
-    all.insert(all.end(), rest, run.end());
     return all;
   }();
   return table;

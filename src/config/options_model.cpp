@@ -8,27 +8,32 @@ using M = ModelConfig;
 
 std::vector<Option> model_options() {
   return {
-      option<&R::model, &M::name>("model.name", {
+      option<&R::model, &M::name>({
+          .key = "model.name",
           .says = "Name of the model; run folders and reports carry it.",
       }),
-      option<&R::model, &M::hidden_size>("model.hidden_size", {
+      option<&R::model, &M::hidden_size>({
+          .key = "model.hidden_size",
           .says = "Width of the residual stream.",
           .range = between(1, 1 << 20),
           .aliases = {{"n_embd"}, {"d_model"}},
       }),
-      option<&R::model, &M::num_layers>("model.num_layers", {
+      option<&R::model, &M::num_layers>({
+          .key = "model.num_layers",
           .says = "Number of decoder blocks.",
           .unit = "blocks",
           .range = between(1, 4096),
           .aliases = {{"num_hidden_layers"}, {"n_layer"}, {"n_layers"}},
       }),
-      option<&R::model, &M::num_heads>("model.num_heads", {
+      option<&R::model, &M::num_heads>({
+          .key = "model.num_heads",
           .says = "Query heads of each attention; divides hidden_size unless head_dim is given.",
           .unit = "heads",
           .range = between(1, 4096),
           .aliases = {{"num_attention_heads"}, {"n_head"}, {"n_heads"}},
       }),
-      option<&R::model, &M::kv_heads>("model.kv_heads", {
+      option<&R::model, &M::kv_heads>({
+          .key = "model.kv_heads",
           .says = "Key and value heads of each attention; num_heads is a multiple of it.",
           .unit = "heads",
           .range = between(0, 4096),
@@ -37,14 +42,16 @@ std::vector<Option> model_options() {
           .aliases = {{"num_key_value_heads"}, {"num_kv_heads"}, {"n_kv_heads"}},
           .example = "2",
       }),
-      option<&R::model, &M::head_dim>("model.head_dim", {
+      option<&R::model, &M::head_dim>({
+          .key = "model.head_dim",
           .says = "Width of one head; even, because rotary positions turn pairs.",
           .range = between(0, 4096),
           .zero = "hidden_size / num_heads",
           .zero_words = {"auto"},
           .example = "64",
       }),
-      option<&R::model, &M::intermediate_size>("model.intermediate_size", {
+      option<&R::model, &M::intermediate_size>({
+          .key = "model.intermediate_size",
           .says = "Width of the feed-forward part (SwiGLU).",
           .range = between(0, 1 << 22),
           .zero = "8/3 of hidden_size, rounded up to a multiple of 64",
@@ -52,44 +59,53 @@ std::vector<Option> model_options() {
           .aliases = {{"ffn_hidden_size"}},
           .example = "1024",
       }),
-      option<&R::model, &M::vocab_size>("model.vocab_size", {
+      option<&R::model, &M::vocab_size>({
+          .key = "model.vocab_size",
           .says = "Number of different tokens; every token of the data is below it.",
           .unit = "tokens",
           .range = between(2, 1 << 28),
       }),
-      option<&R::model, &M::max_seq_len>("model.max_seq_len", {
+      option<&R::model, &M::max_seq_len>({
+          .key = "model.max_seq_len",
           .says = "Longest sequence the model is meant for.",
           .unit = "tokens",
           .range = between(2, 1 << 24),
           .aliases = {{"max_position_embeddings"}, {"n_positions"}},
       }),
-      option<&R::model, &M::rope_theta>("model.rope_theta", {
+      option<&R::model, &M::rope_theta>({
+          .key = "model.rope_theta",
           .says = "Base of the rotary position frequencies.",
           .range = above(0),
       }),
-      option<&R::model, &M::dtype>("model.dtype", {
+      option<&R::model, &M::dtype>({
+          .key = "model.dtype",
           .says = "Number format of forward and backward; bf16 and f16 keep f32 master weights.",
           .aliases = {{"torch_dtype"}, {"train_dtype"}, {"mixed_precision"}, {"bf16", "bf16"}, {"fp16", "f16"}, {"fp32", "f32"}},
           .flags = {"--dtype"},
       }),
-      option<&R::model, &M::tie_embeddings>("model.tie_embeddings", {
+      option<&R::model, &M::tie_embeddings>({
+          .key = "model.tie_embeddings",
           .says = "The output head shares the weights of the token embedding.",
           .aliases = {{"tie_word_embeddings"}},
       }),
-      option<&R::model, &M::qkv_bias>("model.qkv_bias", {
+      option<&R::model, &M::qkv_bias>({
+          .key = "model.qkv_bias",
           .says = "Query, key and value projections have a bias.",
           .aliases = {{"attention_bias"}},
       }),
-      option<&R::model, &M::qk_norm>("model.qk_norm", {
+      option<&R::model, &M::qk_norm>({
+          .key = "model.qk_norm",
           .says = "Queries and keys are normalised per head (RMSNorm) before the rotation.",
           .aliases = {{"use_qk_norm"}},
       }),
-      option<&R::model, &M::norm_eps>("model.norm_eps", {
+      option<&R::model, &M::norm_eps>({
+          .key = "model.norm_eps",
           .says = "Added inside RMSNorm's square root.",
           .range = above(0, 1),
           .aliases = {{"rms_norm_eps"}, {"layer_norm_epsilon"}},
       }),
-      option<&R::model, &M::initializer_range>("model.initializer_range", {
+      option<&R::model, &M::initializer_range>({
+          .key = "model.initializer_range",
           .says = "Standard deviation of the initial weights.",
           .range = above(0, 10),
           .aliases = {{"init_std"}},

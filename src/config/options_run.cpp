@@ -8,20 +8,24 @@ using R = RunConfig;
 std::vector<Option> data_options() {
   using D = DataConfig;
   return {
-      option<&R::data, &D::path>("data.path", {
+      option<&R::data, &D::path>({
+          .key = "data.path",
           .says = "Training data: a .bin file of tokens or a text file.",
           .zero = "the built-in stories",
           .aliases = {{"train_file"}, {"dataset"}, {"data_path"}},
           .flags = {"--data", "-d"},
           .example = "data/tokens.bin",
       }),
-      option<&R::data, &D::kind>("data.kind", {
+      option<&R::data, &D::kind>({
+          .key = "data.kind",
           .says = "What the data is; auto goes by the file's name: .bin holds tokens, anything else is text.",
       }),
-      option<&R::data, &D::token_type>("data.token_type", {
+      option<&R::data, &D::token_type>({
+          .key = "data.token_type",
           .says = "Width of a token in a .bin file (little-endian, no header).",
       }),
-      option<&R::data, &D::seq_len>("data.seq_len", {
+      option<&R::data, &D::seq_len>({
+          .key = "data.seq_len",
           .says = "Tokens of one sample.",
           .unit = "tokens",
           .range = between(0, 1 << 24),
@@ -31,19 +35,22 @@ std::vector<Option> data_options() {
           .flags = {"--seq-len"},
           .example = "512",
       }),
-      option<&R::data, &D::validation_path>("data.validation_path", {
+      option<&R::data, &D::validation_path>({
+          .key = "data.validation_path",
           .says = "Validation data of the same kind.",
           .zero = "validation_fraction of the training data",
           .aliases = {{"validation_file"}},
           .flags = {"--validation-data"},
       }),
-      option<&R::data, &D::validation_fraction>("data.validation_fraction", {
+      option<&R::data, &D::validation_fraction>({
+          .key = "data.validation_fraction",
           .says = "Share of the data held back for validation when there is no validation_path.",
           .range = from_below(0, 1),
           .zero = "no validation",
           .aliases = {{"validation_split"}},
       }),
-      option<&R::data, &D::prefetch>("data.prefetch", {
+      option<&R::data, &D::prefetch>({
+          .key = "data.prefetch",
           .says = "Micro-batches made ready ahead.",
           .unit = "micro-batches",
           .range = between(0, 4096),
@@ -51,54 +58,61 @@ std::vector<Option> data_options() {
           .aliases = {{"dataloader_prefetch_factor"}, {"prefetch_factor"}},
           .flags = {"--prefetch"},
       }),
-      option<&R::data, &D::workers>("data.workers", {
+      option<&R::data, &D::workers>({
+          .key = "data.workers",
           .says = "Threads a rank that read data.",
           .unit = "threads",
           .range = between(0, 256),
           .zero = "read in the training thread",
           .aliases = {{"dataloader_num_workers"}, {"num_workers"}, {"dataloader_threads"}},
       }),
-      option<&R::data, &D::pin_memory>("data.pin_memory", {
+      option<&R::data, &D::pin_memory>({
+          .key = "data.pin_memory",
           .says = "Batches lie in page-locked memory, so that copies to a GPU run beside compute.",
           .aliases = {{"dataloader_pin_memory"}},
       }),
-      option<&R::data, &D::shuffle>("data.shuffle", {
+      option<&R::data, &D::shuffle>({
+          .key = "data.shuffle",
           .says = "Samples come in an order drawn from trainer.seed; false keeps the file's.",
       }),
-      option<&R::data, &D::distributed_loading>("data.distributed_loading", {
+      option<&R::data, &D::distributed_loading>({
+          .key = "data.distributed_loading",
           .says = "Each rank reads its own samples; false: rank 0 reads and hands them out.",
           .aliases = {{"distributed_data_loading"}},
           .flags = {"--distributed-data-loading"},
       }),
-      option<&R::data, &D::stories>("data.stories", {
+      option<&R::data, &D::stories>({
+          .key = "data.stories",
           .says = "Size of the built-in corpus.",
           .unit = "stories",
           .range = between(1, 1 << 28),
       }),
-      option<&R::data, &D::random_tokens>("data.random_tokens", {
+      option<&R::data, &D::random_tokens>({
+          .key = "data.random_tokens",
           .says = "Size of the data of kind random.",
           .unit = "tokens",
           .range = between(4, 1ll << 40),
       }),
-      option<&R::data, &D::allow_new_data>("data.allow_new_data", {
+      option<&R::data, &D::allow_new_data>({
+          .key = "data.allow_new_data",
           .says = "Resume although the data is not what the checkpoint was trained on.",
           .flags = {"--allow-new-data"},
       }),
   };
 }
 
-namespace {
-
-std::vector<Option> top_level() {
+std::vector<Option> top_level_options() {
   return {
-      option<&R::name>("name", {
+      option<&R::name>({
+          .key = "name",
           .says = "Name of the run and of its folder.",
           .zero = "<model.name>-<date>-<time>",
           .aliases = {{"run_name"}},
           .flags = {"--name"},
           .example = "first",
       }),
-      option<&R::output>("output", {
+      option<&R::output>({
+          .key = "output",
           .says = "Folder that run folders are made in.",
           .aliases = {{"output_dir"}, {"workspace_dir"}},
           .flags = {"--output", "-o"},
@@ -109,7 +123,8 @@ std::vector<Option> top_level() {
 std::vector<Option> parallel_options() {
   using P = ParallelConfig;
   return {
-      option<&R::parallel, &P::ranks>("parallel.ranks", {
+      option<&R::parallel, &P::ranks>({
+          .key = "parallel.ranks",
           .says = "Worker processes on this machine.",
           .unit = "ranks",
           .range = between(0, 4096),
@@ -119,41 +134,49 @@ std::vector<Option> parallel_options() {
           .flags = {"--ranks", "--nproc-per-node"},
           .example = "2",
       }),
-      option<&R::parallel, &P::bucket_cap_mb>("parallel.bucket_cap_mb", {
+      option<&R::parallel, &P::bucket_cap_mb>({
+          .key = "parallel.bucket_cap_mb",
           .says = "Gradients are reduced in buckets of about this size.",
           .unit = "MiB",
           .range = above(0, 1 << 20),
           .aliases = {{"ddp_bucket_cap_mb"}},
       }),
-      option<&R::parallel, &P::find_unused_parameters>("parallel.find_unused_parameters", {
+      option<&R::parallel, &P::find_unused_parameters>({
+          .key = "parallel.find_unused_parameters",
           .says = "Allow parameters that get no gradient in a step; without it they are an error that names them.",
           .aliases = {{"ddp_find_unused_parameters"}},
       }),
-      option<&R::parallel, &P::broadcast_buffers>("parallel.broadcast_buffers", {
+      option<&R::parallel, &P::broadcast_buffers>({
+          .key = "parallel.broadcast_buffers",
           .says = "Rank 0's buffers that are not trained are sent to all ranks at the start.",
           .aliases = {{"ddp_broadcast_buffers"}},
       }),
-      option<&R::parallel, &P::reduce_dtype>("parallel.reduce_dtype", {
+      option<&R::parallel, &P::reduce_dtype>({
+          .key = "parallel.reduce_dtype",
           .says = "Number format gradients are summed in across ranks; gradient is the gradients' own.",
       }),
-      option<&R::parallel, &P::check_divergence>("parallel.check_divergence", {
+      option<&R::parallel, &P::check_divergence>({
+          .key = "parallel.check_divergence",
           .says = "Steps between checks that all ranks hold the same weights.",
           .unit = "steps",
           .range = at_least(0),
           .zero = "only at the start",
       }),
-      option<&R::parallel, &P::timeout_s>("parallel.timeout_s", {
+      option<&R::parallel, &P::timeout_s>({
+          .key = "parallel.timeout_s",
           .says = "Deadline of one collective operation.",
           .unit = "seconds",
           .range = above(0, 1e7),
           .aliases = {{"ddp_timeout"}},
       }),
-      option<&R::parallel, &P::max_restarts>("parallel.max_restarts", {
+      option<&R::parallel, &P::max_restarts>({
+          .key = "parallel.max_restarts",
           .says = "Times a failed run is started again from its newest whole checkpoint.",
           .range = between(0, 1000000),
           .flags = {"--max-restarts"},
       }),
-      option<&R::parallel, &P::threads>("parallel.threads", {
+      option<&R::parallel, &P::threads>({
+          .key = "parallel.threads",
           .says = "OpenMP threads of one rank.",
           .unit = "threads",
           .range = between(0, 4096),
@@ -162,26 +185,30 @@ std::vector<Option> parallel_options() {
           .flags = {"--threads"},
           .example = "4",
       }),
-      option<&R::parallel, &P::nnodes>("parallel.nnodes", {
+      option<&R::parallel, &P::nnodes>({
+          .key = "parallel.nnodes",
           .says = "Machines of the run.",
           .unit = "machines",
           .range = between(1, 65536),
           .aliases = {{"num_nodes"}, {"num_machines"}},
           .flags = {"--nnodes"},
       }),
-      option<&R::parallel, &P::node_rank>("parallel.node_rank", {
+      option<&R::parallel, &P::node_rank>({
+          .key = "parallel.node_rank",
           .says = "Number of this machine among them, from 0.",
           .range = between(0, 65535),
           .aliases = {{"machine_rank"}},
           .flags = {"--node-rank"},
       }),
-      option<&R::parallel, &P::master_addr>("parallel.master_addr", {
+      option<&R::parallel, &P::master_addr>({
+          .key = "parallel.master_addr",
           .says = "Name or address of machine 0.",
           .aliases = {{"main_process_ip"}},
           .flags = {"--master-addr"},
           .example = "10.0.0.1",
       }),
-      option<&R::parallel, &P::master_port>("parallel.master_port", {
+      option<&R::parallel, &P::master_port>({
+          .key = "parallel.master_port",
           .says = "Port on machine 0 where ranks meet.",
           .range = between(0, 65535),
           .zero = "29500, or the next free one",
@@ -195,17 +222,20 @@ std::vector<Option> parallel_options() {
 std::vector<Option> checkpoint_options() {
   using C = CheckpointConfig;
   return {
-      option<&R::checkpoint, &C::resume>("checkpoint.resume", {
+      option<&R::checkpoint, &C::resume>({
+          .key = "checkpoint.resume",
           .says = "Checkpoint to go on from: its folder, a run folder, or auto for the newest whole one of this run.",
           .zero = "start anew",
           .aliases = {{"resume_from_checkpoint"}},
           .flags = {"--resume"},
           .example = "auto",
       }),
-      option<&R::checkpoint, &C::asynchronous>("checkpoint.asynchronous", {
+      option<&R::checkpoint, &C::asynchronous>({
+          .key = "checkpoint.asynchronous",
           .says = "Train on while the copy in host memory is written to disk.",
       }),
-      option<&R::checkpoint, &C::save_at_end>("checkpoint.save_at_end", {
+      option<&R::checkpoint, &C::save_at_end>({
+          .key = "checkpoint.save_at_end",
           .says = "Save a checkpoint after the last step.",
       }),
   };
@@ -214,41 +244,49 @@ std::vector<Option> checkpoint_options() {
 std::vector<Option> monitor_options() {
   using M = MonitorConfig;
   return {
-      option<&R::monitor, &M::stall_seconds>("monitor.stall_seconds", {
+      option<&R::monitor, &M::stall_seconds>({
+          .key = "monitor.stall_seconds",
           .says = "A rank that makes no progress in a step for so long is reported.",
           .unit = "seconds",
           .range = above(0, 1e7),
       }),
-      option<&R::monitor, &M::stall_abort_seconds>("monitor.stall_abort_seconds", {
+      option<&R::monitor, &M::stall_abort_seconds>({
+          .key = "monitor.stall_abort_seconds",
           .says = "A stalled job is ended after so long.",
           .unit = "seconds",
           .range = above(0, 1e7),
       }),
-      option<&R::monitor, &M::headless>("monitor.headless", {
+      option<&R::monitor, &M::headless>({
+          .key = "monitor.headless",
           .says = "Print JSON lines only.",
           .flags = {"--headless"},
       }),
-      option<&R::monitor, &M::sample_interval>("monitor.sample_interval", {
+      option<&R::monitor, &M::sample_interval>({
+          .key = "monitor.sample_interval",
           .says = "Steps between text samples from the model.",
           .unit = "steps",
           .range = at_least(0),
           .zero = "only at the end",
       }),
-      option<&R::monitor, &M::sample_tokens>("monitor.sample_tokens", {
+      option<&R::monitor, &M::sample_tokens>({
+          .key = "monitor.sample_tokens",
           .says = "Length of a sample.",
           .unit = "tokens",
           .range = between(0, 1 << 20),
           .zero = "no samples",
       }),
-      option<&R::monitor, &M::sample_prompt>("monitor.sample_prompt", {
+      option<&R::monitor, &M::sample_prompt>({
+          .key = "monitor.sample_prompt",
           .says = "Text a sample starts with.",
       }),
-      option<&R::monitor, &M::sample_temperature>("monitor.sample_temperature", {
+      option<&R::monitor, &M::sample_temperature>({
+          .key = "monitor.sample_temperature",
           .says = "Temperature of sampling.",
           .range = between(0, 100),
           .zero = "always the likeliest token",
       }),
-      option<&R::monitor, &M::tensorboard>("monitor.tensorboard", {
+      option<&R::monitor, &M::tensorboard>({
+          .key = "monitor.tensorboard",
           .says = "Write TensorBoard files into the run folder as well.",
       }),
   };
@@ -257,7 +295,8 @@ std::vector<Option> monitor_options() {
 std::vector<Option> launch_options() {
   using L = LaunchConfig;
   return {
-      option<&R::launch, &L::num_gpus>("launch.num_gpus", {
+      option<&R::launch, &L::num_gpus>({
+          .key = "launch.num_gpus",
           .says = "Number of GPUs to use, the first ones.",
           .unit = "GPUs",
           .range = between(0, 4096),
@@ -266,25 +305,17 @@ std::vector<Option> launch_options() {
           .flags = {"--num-gpus"},
           .example = "2",
       }),
-      option<&R::launch, &L::spawn>("launch.spawn", {
+      option<&R::launch, &L::spawn>({
+          .key = "launch.spawn",
           .says = "Start the ranks from here although the variables of another launcher are set.",
           .flags = {"--spawn"},
       }),
-      option<&R::launch, &L::dry_run>("launch.dry_run", {
+      option<&R::launch, &L::dry_run>({
+          .key = "launch.dry_run",
           .says = "Resolve, plan and print; start nothing.",
           .flags = {"--dry-run"},
       }),
   };
-}
-
-}  // namespace
-
-std::vector<Option> run_options() {
-  std::vector<Option> all;
-  for (auto part : {top_level, parallel_options, checkpoint_options, monitor_options, launch_options}) {
-    for (Option& entry : part()) all.push_back(std::move(entry));
-  }
-  return all;
 }
 
 }  // namespace lockstep::config

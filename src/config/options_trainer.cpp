@@ -10,14 +10,16 @@ using D = DistributedConfig;
 
 std::vector<Option> batch_and_length() {
   return {
-      option<&R::trainer, &T::learning_rate>("trainer.learning_rate", {
+      option<&R::trainer, &T::learning_rate>({
+          .key = "trainer.learning_rate",
           .says = "Highest learning rate, before trainer.lr_scaling.",
           .range = above(0, 1000),
           .aliases = {{"lr"}},
           .flags = {"--learning-rate", "--lr"},
           .example = "3e-4",
       }),
-      option<&R::trainer, &T::batch_size>("trainer.batch_size", {
+      option<&R::trainer, &T::batch_size>({
+          .key = "trainer.batch_size",
           .says = "Samples one device takes at once.",
           .unit = "samples",
           .range = between(0, 1 << 20),
@@ -27,7 +29,8 @@ std::vector<Option> batch_and_length() {
           .flags = {"--batch-size"},
           .example = "8",
       }),
-      option<&R::trainer, &T::gradient_accumulation>("trainer.gradient_accumulation", {
+      option<&R::trainer, &T::gradient_accumulation>({
+          .key = "trainer.gradient_accumulation",
           .says = "Micro-batches whose gradients are summed into one step.",
           .unit = "micro-batches",
           .range = between(0, 1 << 20),
@@ -37,7 +40,8 @@ std::vector<Option> batch_and_length() {
           .flags = {"--grad-accum"},
           .example = "4",
       }),
-      option<&R::trainer, &T::global_batch_size>("trainer.global_batch_size", {
+      option<&R::trainer, &T::global_batch_size>({
+          .key = "trainer.global_batch_size",
           .says = "Samples of one step, all devices and micro-batches together.",
           .unit = "samples",
           .range = between(0, 1ll << 40),
@@ -47,7 +51,8 @@ std::vector<Option> batch_and_length() {
           .flags = {"--global-batch-size"},
           .example = "256",
       }),
-      option<&R::trainer, &T::max_steps>("trainer.max_steps", {
+      option<&R::trainer, &T::max_steps>({
+          .key = "trainer.max_steps",
           .says = "Steps to train for.",
           .unit = "steps",
           .range = at_least(0),
@@ -56,7 +61,8 @@ std::vector<Option> batch_and_length() {
           .flags = {"--max-steps"},
           .example = "1000",
       }),
-      option<&R::trainer, &T::num_epochs>("trainer.num_epochs", {
+      option<&R::trainer, &T::num_epochs>({
+          .key = "trainer.num_epochs",
           .says = "Passes over the training data, when max_steps does not say.",
           .unit = "passes",
           .range = above(0),
@@ -68,18 +74,21 @@ std::vector<Option> batch_and_length() {
 
 std::vector<Option> rhythm() {
   return {
-      option<&R::trainer, &T::checkpoint_dir>("trainer.checkpoint_dir", {
+      option<&R::trainer, &T::checkpoint_dir>({
+          .key = "trainer.checkpoint_dir",
           .says = "Folder for checkpoints.",
           .zero = "<run folder>/checkpoints",
       }),
-      option<&R::trainer, &T::log_interval>("trainer.log_interval", {
+      option<&R::trainer, &T::log_interval>({
+          .key = "trainer.log_interval",
           .says = "Steps between the lines of progress; metrics.jsonl gets every step.",
           .unit = "steps",
           .range = at_least(1),
           .aliases = {{"logging_steps"}, {"log_every_n_steps"}, {"log_every"}},
           .flags = {"--log-interval"},
       }),
-      option<&R::trainer, &T::save_interval>("trainer.save_interval", {
+      option<&R::trainer, &T::save_interval>({
+          .key = "trainer.save_interval",
           .says = "Steps between checkpoints.",
           .unit = "steps",
           .range = at_least(0),
@@ -87,7 +96,8 @@ std::vector<Option> rhythm() {
           .aliases = {{"save_steps"}, {"save_every"}, {"checkpoint_interval"}},
           .flags = {"--save-interval"},
       }),
-      option<&R::trainer, &T::max_checkpoints>("trainer.max_checkpoints", {
+      option<&R::trainer, &T::max_checkpoints>({
+          .key = "trainer.max_checkpoints",
           .says = "Newest checkpoints to keep.",
           .unit = "checkpoints",
           .range = at_least(0),
@@ -95,7 +105,8 @@ std::vector<Option> rhythm() {
           .aliases = {{"save_total_limit"}, {"keep_last_n"}},
           .flags = {"--max-checkpoints"},
       }),
-      option<&R::trainer, &T::eval_interval>("trainer.eval_interval", {
+      option<&R::trainer, &T::eval_interval>({
+          .key = "trainer.eval_interval",
           .says = "Steps between evaluations on the validation split.",
           .unit = "steps",
           .range = at_least(0),
@@ -103,7 +114,8 @@ std::vector<Option> rhythm() {
           .aliases = {{"eval_steps"}, {"eval_every"}},
           .flags = {"--eval-interval"},
       }),
-      option<&R::trainer, &T::eval_batches>("trainer.eval_batches", {
+      option<&R::trainer, &T::eval_batches>({
+          .key = "trainer.eval_batches",
           .says = "Batches of one evaluation.",
           .unit = "batches",
           .range = at_least(0),
@@ -115,21 +127,25 @@ std::vector<Option> rhythm() {
 
 std::vector<Option> devices() {
   return {
-      option<&R::trainer, &T::target_device>("trainer.target_device", {
+      option<&R::trainer, &T::target_device>({
+          .key = "trainer.target_device",
           .says = "Kind of device to train on; auto takes GPUs where there are any.",
           .aliases = {{"train_device"}, {"device"}, {"accelerator"}, {"use_cpu", "cpu"}, {"no_cuda", "cpu"}},
           .flags = {"--device"},
       }),
-      option<&R::trainer, &T::distributed, &D::enabled>("trainer.distributed.enabled", {
+      option<&R::trainer, &T::distributed, &D::enabled>({
+          .key = "trainer.distributed.enabled",
           .says = "Train on several devices; false uses one.",
           .aliases = {{"enable_multi_gpu"}, {"multi_gpu"}},
       }),
-      option<&R::trainer, &T::distributed, &D::backend>("trainer.distributed.backend", {
+      option<&R::trainer, &T::distributed, &D::backend>({
+          .key = "trainer.distributed.backend",
           .says = "What carries gradients between ranks; cpu averages device tensors through the host.",
           .aliases = {{"ddp_backend"}, {"distributed_backend"}, {"sync_backend"}},
           .flags = {"--sync-backend", "--distributed-backend"},
       }),
-      option<&R::trainer, &T::distributed, &D::gpu_ids>("trainer.distributed.gpu_ids", {
+      option<&R::trainer, &T::distributed, &D::gpu_ids>({
+          .key = "trainer.distributed.gpu_ids",
           .says = "GPUs to use, by their number among the visible ones.",
           .range = between(0, 1 << 16),
           .zero = "all that are visible",
@@ -143,29 +159,34 @@ std::vector<Option> devices() {
 
 std::vector<Option> schedule() {
   return {
-      option<&R::trainer, &T::lr_scaling>("trainer.lr_scaling", {
+      option<&R::trainer, &T::lr_scaling>({
+          .key = "trainer.lr_scaling",
           .says = "How the learning rate grows with the ranks: linear multiplies by their number, sqrt by its root.",
           .aliases = {{"learning_rate_scaler"}},
           .flags = {"--lr-scaling"},
       }),
-      option<&R::trainer, &T::lr_schedule>("trainer.lr_schedule", {
+      option<&R::trainer, &T::lr_schedule>({
+          .key = "trainer.lr_schedule",
           .says = "Course of the learning rate after warm-up; wsd holds it, then decays over decay_fraction of the steps.",
           .aliases = {{"lr_scheduler_type"}, {"lr_scheduler"}, {"learning_rate_scheduler"}},
           .flags = {"--lr-schedule"},
       }),
-      option<&R::trainer, &T::warmup_steps>("trainer.warmup_steps", {
+      option<&R::trainer, &T::warmup_steps>({
+          .key = "trainer.warmup_steps",
           .says = "Steps over which the learning rate rises from 0.",
           .unit = "steps",
           .range = at_least(0),
           .aliases = {{"learning_rate_warmup_steps"}, {"num_warmup_steps"}, {"lr_warmup_steps"}, {"warmup_iters"}},
           .flags = {"--warmup-steps"},
       }),
-      option<&R::trainer, &T::min_lr_ratio>("trainer.min_lr_ratio", {
+      option<&R::trainer, &T::min_lr_ratio>({
+          .key = "trainer.min_lr_ratio",
           .says = "Learning rate at the end, as a share of the highest.",
           .range = between(0, 1),
           .aliases = {{"min_lr_rate"}},
       }),
-      option<&R::trainer, &T::decay_fraction>("trainer.decay_fraction", {
+      option<&R::trainer, &T::decay_fraction>({
+          .key = "trainer.decay_fraction",
           .says = "Share of all steps over which wsd decays.",
           .range = between(0, 1),
       }),
@@ -174,53 +195,63 @@ std::vector<Option> schedule() {
 
 std::vector<Option> optimizer() {
   return {
-      option<&R::trainer, &T::weight_decay>("trainer.weight_decay", {
+      option<&R::trainer, &T::weight_decay>({
+          .key = "trainer.weight_decay",
           .says = "Decoupled weight decay of AdamW, on matrices only.",
           .range = between(0, 1000),
           .flags = {"--weight-decay"},
       }),
-      option<&R::trainer, &T::beta1>("trainer.beta1", {
+      option<&R::trainer, &T::beta1>({
+          .key = "trainer.beta1",
           .says = "AdamW: decay of the average gradient.",
           .range = from_below(0, 1),
           .aliases = {{"adam_beta1"}},
       }),
-      option<&R::trainer, &T::beta2>("trainer.beta2", {
+      option<&R::trainer, &T::beta2>({
+          .key = "trainer.beta2",
           .says = "AdamW: decay of the average squared gradient.",
           .range = from_below(0, 1),
           .aliases = {{"adam_beta2"}},
       }),
-      option<&R::trainer, &T::epsilon>("trainer.epsilon", {
+      option<&R::trainer, &T::epsilon>({
+          .key = "trainer.epsilon",
           .says = "AdamW: added to the denominator.",
           .range = above(0, 1),
           .aliases = {{"adam_epsilon"}, {"eps"}},
       }),
-      option<&R::trainer, &T::max_grad_norm>("trainer.max_grad_norm", {
+      option<&R::trainer, &T::max_grad_norm>({
+          .key = "trainer.max_grad_norm",
           .says = "Gradients are scaled down to this global norm.",
           .range = at_least(0),
           .zero = "no clipping",
           .aliases = {{"clip_grad_norm"}, {"grad_clip"}, {"gradient_clip_val"}},
       }),
-      option<&R::trainer, &T::seed>("trainer.seed", {
+      option<&R::trainer, &T::seed>({
+          .key = "trainer.seed",
           .says = "Seed of initial weights, sample order and every other draw.",
           .range = at_least(0),
           .aliases = {{"random_seed"}},
           .flags = {"--seed"},
       }),
-      option<&R::trainer, &T::max_skipped_steps>("trainer.max_skipped_steps", {
+      option<&R::trainer, &T::max_skipped_steps>({
+          .key = "trainer.max_skipped_steps",
           .says = "This many steps in a row with a loss or gradient that is not finite end the run.",
           .unit = "steps",
           .range = at_least(1),
       }),
-      option<&R::trainer, &T::initial_loss_scale>("trainer.initial_loss_scale", {
+      option<&R::trainer, &T::initial_loss_scale>({
+          .key = "trainer.initial_loss_scale",
           .says = "First loss scale of f16.",
           .range = between(1, 4294967296.0),
       }),
-      option<&R::trainer, &T::loss_scale_window>("trainer.loss_scale_window", {
+      option<&R::trainer, &T::loss_scale_window>({
+          .key = "trainer.loss_scale_window",
           .says = "Good steps in a row after which the loss scale of f16 doubles.",
           .unit = "steps",
           .range = at_least(1),
       }),
-      option<&R::trainer, &T::deterministic>("trainer.deterministic", {
+      option<&R::trainer, &T::deterministic>({
+          .key = "trainer.deterministic",
           .says = "Only operations whose result is the same every time, even if slower.",
           .aliases = {{"full_determinism"}},
           .flags = {"--deterministic"},
@@ -230,15 +261,18 @@ std::vector<Option> optimizer() {
 
 std::vector<Option> carried() {
   return {
-      option<&R::trainer, &T::load_balance_alpha>("trainer.load_balance_alpha", {
+      option<&R::trainer, &T::load_balance_alpha>({
+          .key = "trainer.load_balance_alpha",
           .says = "Weight of the load-balancing loss; read, and not used by a dense model.",
           .range = at_least(0),
       }),
-      option<&R::trainer, &T::group_size>("trainer.group_size", {
+      option<&R::trainer, &T::group_size>({
+          .key = "trainer.group_size",
           .says = "Answers a prompt in preference training; read, and not used by language modelling.",
           .range = at_least(0),
       }),
-      option<&R::trainer, &T::beta_kl>("trainer.beta_kl", {
+      option<&R::trainer, &T::beta_kl>({
+          .key = "trainer.beta_kl",
           .says = "Weight of the KL penalty in preference training; read, and not used by language modelling.",
           .range = at_least(0),
       }),

@@ -3,17 +3,13 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "config/checks.h"
 #include "config/config.h"
 
 namespace lockstep::config {
 namespace {
 
 constexpr std::int64_t usual_batch_size = 8;
-
-std::string nearest_multiples(std::int64_t value, std::int64_t step) {
-  const std::int64_t below = value / step * step;
-  return below > 0 ? fmt::format("{} or {}", below, below + step) : fmt::format("{}", step);
-}
 
 std::int64_t largest_divisor(std::int64_t value, std::int64_t most) {
   std::int64_t divisor = std::min(value, most);
@@ -28,13 +24,13 @@ std::int64_t share(std::int64_t global, std::int64_t given, std::string_view nam
   const std::int64_t step = given * ranks;
   if (global % step == 0) return global / step;
   if (given == 1) {
-    throw base::usage_error("config", "trainer.global_batch_size = {} does not divide by {}. Use global_batch_size {}.", global, rank_count(ranks),
-                            nearest_multiples(global, step));
+    throw base::usage_error("config", "trainer.global_batch_size = {} does not divide by {}. Use global_batch_size {}.", global,
+                            rank_count(ranks), nearest_multiples(global, step));
   }
   std::string other;
   if (global % ranks == 0) other = fmt::format(", or {} {}", name, largest_divisor(global / ranks, given));
-  throw base::usage_error("config", "trainer.global_batch_size = {} does not divide by {} {} x {} (= {}). Use global_batch_size {}{}.", global, name,
-                          given, rank_count(ranks), step, nearest_multiples(global, step), other);
+  throw base::usage_error("config", "trainer.global_batch_size = {} does not divide by {} {} x {} (= {}). Use global_batch_size {}{}.",
+                          global, name, given, rank_count(ranks), step, nearest_multiples(global, step), other);
 }
 
 }  // namespace
@@ -76,11 +72,11 @@ ModelConfig with_defaults(ModelConfig model) {
 std::int64_t count_parameters(const ModelConfig& given) {
   const ModelConfig m = with_defaults(given);
   const std::int64_t hidden = m.hidden_size, queries = m.num_heads * m.head_dim, keys = m.kv_heads * m.head_dim;
-  std::int64_t block = 2 * hidden;                              // the two norms
-  block += hidden * (queries + 2 * keys) + queries * hidden;    // q, k, v and o
+  std::int64_t block = 2 * hidden;                            // the two norms
+  block += hidden * (queries + 2 * keys) + queries * hidden;  // q, k, v and o
   if (m.qkv_bias) block += queries + 2 * keys;
   if (m.qk_norm) block += 2 * m.head_dim;
-  block += 3 * hidden * m.intermediate_size;                    // gate, up, down
+  block += 3 * hidden * m.intermediate_size;  // gate, up, down
   const std::int64_t embedding = m.vocab_size * hidden;
   return embedding + m.num_layers * block + hidden + (m.tie_embeddings ? 0 : embedding);
 }

@@ -55,7 +55,9 @@ std::string alias_text(const Alias& alias) {
   return alias.when_true.empty() ? std::string(alias.name) : fmt::format("{}: true (= {})", alias.name, alias.when_true);
 }
 
-std::string joined(const std::vector<std::string_view>& words, std::string_view separator) { return fmt::format("{}", fmt::join(words, separator)); }
+std::string joined(const std::vector<std::string_view>& words, std::string_view separator) {
+  return fmt::format("{}", fmt::join(words, separator));
+}
 
 std::string other_spellings(const Option& option) {
   std::string text;
@@ -81,7 +83,8 @@ std::string explain_option(const Option& option) {
     for (const std::string_view word : option.about.zero_words) words += fmt::format(", {}", word);
     line(empty ? "empty" + words : "0" + words, std::string(option.about.zero));
   }
-  const std::string example = option.about.example.empty() ? write_value(option, option.get(RunConfig{})) : std::string(option.about.example);
+  const std::string example =
+      option.about.example.empty() ? write_value(option, option.get(RunConfig{})) : std::string(option.about.example);
   std::string in_file = fmt::format("{}: {}", option.leaf(), example);
   for (std::string_view section = option.section(); !section.empty();) {
     const std::size_t dot = section.rfind('.');
@@ -124,8 +127,8 @@ const std::vector<FlagGroup>& flag_groups() {
   static const std::vector<FlagGroup> groups = {
       {"Run", {"name", "output", "checkpoint.resume", "data.allow_new_data", "launch.dry_run", "monitor.headless"}},
       {"Devices and ranks",
-       {"trainer.distributed.gpu_ids", "launch.num_gpus", "parallel.ranks", "trainer.target_device", "trainer.distributed.backend", "parallel.threads",
-        "parallel.max_restarts", "launch.spawn"}},
+       {"trainer.distributed.gpu_ids", "launch.num_gpus", "parallel.ranks", "trainer.target_device", "trainer.distributed.backend",
+        "parallel.threads", "parallel.max_restarts", "launch.spawn"}},
       {"Several machines", {"parallel.nnodes", "parallel.node_rank", "parallel.master_addr", "parallel.master_port"}},
       {"Data", {"data.path", "data.validation_path", "data.seq_len", "data.prefetch", "data.distributed_loading"}},
   };
@@ -152,24 +155,33 @@ std::string flag_placeholder(const Option& option) {
   return leaf == "master_addr" ? " HOST" : " NAME";
 }
 
+std::string help_line(std::string_view left, std::string_view says) {
+  constexpr std::size_t column = 42;
+  if (left.size() >= column) return fmt::format("  {}\n  {:{}}{}\n", left, "", column, says);
+  return fmt::format("  {:<{}}{}\n", left, column, says);
+}
+
 std::string flag_line(const Option& option) {
   std::string spelled = joined(option.about.flags, ", ");
-  if (option.kind == Kind::boolean && option.get(RunConfig{}) == Value(true)) spelled = fmt::format("--[no-]{}", option.about.flags[0].substr(2));
+  if (option.kind == Kind::boolean && option.get(RunConfig{}) == Value(true))
+    spelled = fmt::format("--[no-]{}", option.about.flags[0].substr(2));
   std::string says(option.about.says);
-  if (!option.about.zero.empty() && !option.about.zero_words.empty()) says += fmt::format(" {} = {}.", option.about.zero_words[0], option.about.zero);
-  else if (option.kind == Kind::integer && !option.about.zero.empty()) says += fmt::format(" 0 = {}.", option.about.zero);
-  const std::string left = fmt::format("  {}{}", spelled, flag_placeholder(option));
-  constexpr std::size_t column = 44;
-  if (left.size() >= column) return fmt::format("{}\n{:{}}{}\n", left, "", column, says);
-  return fmt::format("{:<{}}{}\n", left, column, says);
+  if (!option.about.zero.empty() && !option.about.zero_words.empty())
+    says += fmt::format(" {} = {}.", option.about.zero_words[0], option.about.zero);
+  else if (option.kind == Kind::integer && !option.about.zero.empty())
+    says += fmt::format(" 0 = {}.", option.about.zero);
+  return help_line(spelled + flag_placeholder(option), says);
 }
 
 std::string markdown_escape(std::string_view text) {
   std::string result;
   for (const char c : text) {
-    if (c == '<') result += "&lt;";
-    else if (c == '|') result += "\\|";
-    else result += c;
+    if (c == '<')
+      result += "&lt;";
+    else if (c == '|')
+      result += "\\|";
+    else
+      result += c;
   }
   return result;
 }
@@ -188,8 +200,8 @@ std::string markdown_row(const Option& option) {
   for (const Alias& alias : option.about.aliases) aliases += fmt::format("{}`{}`", aliases.empty() ? "" : " ", alias.name);
   std::string type = type_and_range(option);
   if (!option.about.unit.empty()) type += fmt::format(" ({})", option.about.unit);
-  return fmt::format("| `{}` | {} | `{}` | {} | {} | {} |\n", option.leaf(), markdown_escape(type), write_value(option, option.get(RunConfig{})), says,
-                     flags, aliases);
+  return fmt::format("| `{}` | {} | `{}` | {} | {} | {} |\n", option.leaf(), markdown_escape(type),
+                     write_value(option, option.get(RunConfig{})), says, flags, aliases);
 }
 
 std::string markdown_choices() {
@@ -255,19 +267,17 @@ std::string explain(std::string_view name) {
   }
   if (const auto what = not_built_yet(wanted)) throw base::usage_error("config", "{}: {} is not built yet.", wanted, *what);
   std::string suggestion = wanted.starts_with("-") ? suggestion_for_flag(wanted) : suggestion_for_key(wanted);
-  if (const auto section = base::nearest(wanted, section_names()); section && suggestion.empty()) suggestion = fmt::format(" Did you mean {}?", *section);
-  throw base::usage_error("config", "{} is not a setting.{}", wanted, suggestion.empty() ? " `lockstep config explain` lists all settings." : suggestion);
+  if (const auto section = base::nearest(wanted, section_names()); section && suggestion.empty())
+    suggestion = fmt::format(" Did you mean {}?", *section);
+  throw base::usage_error("config", "{} is not a setting.{}", wanted,
+                          suggestion.empty() ? " `lockstep config explain` lists all settings." : suggestion);
 }
 
 std::string flags_help() {
-  std::string text;
+  std::string text = help_line("-f, --config FILE", "Settings of the run, YAML or JSON, such as models/nano.yaml.");
   std::vector<std::string_view> shown;
   for (const FlagGroup& group : flag_groups()) {
-    if (group.keys == flag_groups().front().keys) {
-      text += fmt::format("{}:\n{:<44}{}\n", group.title, "  -f, --config FILE", "Settings of the run, YAML or JSON, such as models/nano.yaml.");
-    } else {
-      text += fmt::format("\n{}:\n", group.title);
-    }
+    text += fmt::format("\n{}:\n", group.title);
     for (const std::string_view key : group.keys) {
       text += flag_line(option_of(key));
       shown.push_back(key);
@@ -277,8 +287,7 @@ std::string flags_help() {
   for (const Option& option : options()) {
     if (!option.about.flags.empty() && std::find(shown.begin(), shown.end(), option.key) == shown.end()) text += flag_line(option);
   }
-  text += fmt::format("\nAny setting:\n{:<44}{}\n", "  section.key=value", "`lockstep config explain` lists them all.");
-  return text;
+  return text + "\nAny setting:\n" + help_line("section.key=value", "`lockstep config explain` lists them all.");
 }
 
 std::string markdown_reference() {

@@ -1,4 +1,4 @@
-// Keys of other programs that name what Lockstep does not do yet: refused by name, so that nobody trains another model than the file says.
+// Keys of other programs that Lockstep does not have: named as not built yet, or with what does the same here.
 #include <algorithm>
 
 #include "config/option.h"
@@ -22,16 +22,43 @@ const std::vector<Unbuilt>& unbuilt() {
       {"mixture of experts",
        {"moe"},
        {"moe_", "shared_expert", "router_"},
-       {"num_experts", "experts_per_tok", "experts_per_token", "num_experts_per_tok", "num_local_experts", "n_routed_experts", "n_shared_experts"}},
+       {"num_experts", "experts_per_tok", "experts_per_token", "num_experts_per_tok", "num_local_experts", "n_routed_experts",
+        "n_shared_experts"}},
       {"the Mamba state-space layer", {"mamba", "ssm"}, {"mamba_", "mamba2_", "mamba3_", "ssm_"}, {"state_size", "conv_kernel"}},
       {"multi-token prediction", {}, {"mtp_"}, {"num_nextn_predict_layers"}},
       {"LoRA", {"lora", "peft"}, {"lora_"}, {"use_lora", "use_peft", "use_dora"}},
       {"quantized training", {"quantization", "quantization_config"}, {"bnb_"}, {"load_in_4bit", "load_in_8bit", "use_qlora", "fp8"}},
       {"sharded training", {"fsdp", "fsdp_config", "deepspeed"}, {"zero_"}, {"fsdp", "deepspeed", "sharding", "shard"}},
-      {"tensor and pipeline parallelism", {}, {"tensor_parallel", "pipeline_parallel", "context_parallel"}, {"tensor", "pipeline", "tp_size", "pp_size"}},
+      {"tensor and pipeline parallelism",
+       {},
+       {"tensor_parallel", "pipeline_parallel", "context_parallel"},
+       {"tensor", "pipeline", "tp_size", "pp_size"}},
       {"activation recomputation", {}, {}, {"gradient_checkpointing", "recompute", "activation_checkpointing"}},
       {"scaling of rotary positions", {"rope_scaling"}, {}, {"rope_scaling"}},
       {"sliding-window attention", {}, {}, {"sliding_window", "use_sliding_window"}},
+  };
+  return list;
+}
+
+struct Counterpart {
+  std::vector<std::string_view> names;  // the last part of a key
+  std::string_view hint;
+};
+
+const std::vector<Counterpart>& counterparts() {
+  static const std::vector<Counterpart> list = {
+      {{"warmup_ratio"}, "Give the number of steps: trainer.warmup_steps."},
+      {{"evaluation_strategy", "eval_strategy"}, "Evaluation comes every trainer.eval_interval steps and at the end."},
+      {{"save_strategy"}, "Checkpoints come every trainer.save_interval steps and at the end."},
+      {{"logging_strategy"}, "Progress is shown every trainer.log_interval steps."},
+      {{"optim", "optimizer"}, "The optimizer is AdamW; remove the key."},
+      {{"report_to", "logging_dir"}, "Every run writes metrics.jsonl; set monitor.tensorboard for TensorBoard files."},
+      {{"dataloader_drop_last", "drop_last"},
+       "No sample is dropped: the last short batch is filled with samples of weight 0. Remove the key."},
+      {{"per_device_eval_batch_size", "eval_batch_size"}, "Evaluation uses trainer.batch_size."},
+      {{"train_batch_size"}, "Programs differ in what it means: use trainer.batch_size (per device) or trainer.global_batch_size."},
+      {{"local_rank", "rank", "world_size"}, "The launcher gives ranks their numbers; remove the key."},
+      {{"split_batches", "dispatch_batches"}, "Use data.distributed_loading."},
   };
   return list;
 }
@@ -54,6 +81,13 @@ std::optional<std::string> not_built_yet(std::string_view spelled) {
       path = dot == path.npos ? std::string_view() : path.substr(0, dot);
     }
     if (named) return std::string(one.what);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> counterpart_of(std::string_view spelled) {
+  for (const Counterpart& one : counterparts()) {
+    if (contains(one.names, spelled.substr(spelled.rfind('.') + 1))) return std::string(one.hint);
   }
   return std::nullopt;
 }

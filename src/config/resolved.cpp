@@ -47,7 +47,8 @@ std::string to_yaml(const Settings& settings) {
     const auto depth = section.empty() ? 0 : 1 + std::count(section.begin(), section.end(), '.');
     const std::string line = fmt::format("{:{}}{}: {}", "", depth * 2, option.leaf(), write_value(option, option.get(settings.values)));
     const std::string meaning = meaning_when_empty(option, option.get(settings.values));
-    text += fmt::format("{:<{}} # {}{}{}\n", line, comment_column, origin_comment(settings.source(option.key)), meaning.empty() ? "" : ": ", meaning);
+    text += fmt::format("{:<{}} # {}{}{}\n", line, comment_column, origin_comment(settings.source(option.key)), meaning.empty() ? "" : ": ",
+                        meaning);
   }
   return text;
 }

@@ -121,7 +121,7 @@ struct ParallelConfig {
 };
 
 struct CheckpointConfig {
-  std::string resume;       // empty: start anew; "auto": newest whole one of this run; or a path
+  std::string resume;        // empty: start anew; "auto": newest whole one of this run; or a path
   bool asynchronous = true;  // train on while the copy in host memory is written
   bool save_at_end = true;
 
@@ -151,7 +151,7 @@ struct LaunchConfig {
 };
 
 struct RunConfig {
-  std::string name;            // empty: <model name>-<date>-<time>
+  std::string name;             // empty: <model name>-<date>-<time>
   std::string output = "runs";  // folder that run folders are made in
   ModelConfig model;
   TrainerConfig trainer;

@@ -118,7 +118,8 @@ std::string json_schema() {
     root["properties"][std::string(option.key)] = option.section().empty() ? option_json(option) : alias_json(option, {option.key});
     const auto bare = find_key(option.leaf());
     Json& top = root["properties"];
-    if (bare && bare->option == &option && !top.contains(std::string(option.leaf()))) top[std::string(option.leaf())] = alias_json(option, {option.leaf()});
+    if (bare && bare->option == &option && !top.contains(std::string(option.leaf())))
+      top[std::string(option.leaf())] = alias_json(option, {option.leaf()});
   }
   return root.dump(2) + "\n";
 }

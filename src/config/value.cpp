@@ -19,17 +19,6 @@ std::string plain(std::string_view word) {
   return result;
 }
 
-std::optional<bool> read_boolean(std::string_view text) {
-  const std::string word = base::lower(text);
-  for (const std::string_view yes : {"true", "yes", "on", "1"}) {
-    if (word == yes) return true;
-  }
-  for (const std::string_view no : {"false", "no", "off", "0"}) {
-    if (word == no) return false;
-  }
-  return std::nullopt;
-}
-
 // Also whole numbers written like 1e6.
 std::optional<std::int64_t> read_integer(std::string_view text) {
   if (const auto integer = base::parse_integer(text)) return integer;
@@ -136,6 +125,17 @@ std::string_view choice_name(const Option& option, std::int64_t number) {
 
 }  // namespace
 
+std::optional<bool> read_boolean(std::string_view text) {
+  const std::string word = base::lower(text);
+  for (const std::string_view yes : {"true", "yes", "on", "1"}) {
+    if (word == yes) return true;
+  }
+  for (const std::string_view no : {"false", "no", "off", "0"}) {
+    if (word == no) return false;
+  }
+  return std::nullopt;
+}
+
 bool Range::holds(double value) const {
   return (above_least ? value > least : value >= least) && (below_most ? value < most : value <= most);
 }
@@ -192,9 +192,11 @@ std::string type_name(const Option& option) {
 
 std::string quoted_text(std::string_view text) {
   static constexpr std::string_view plain_characters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
-  const bool simple = !text.empty() && text.find_first_not_of(plain_characters) == text.npos && (std::isalpha(static_cast<unsigned char>(text[0])) || text[0] == '/');
+  const bool simple = !text.empty() && text.find_first_not_of(plain_characters) == text.npos &&
+                      (std::isalpha(static_cast<unsigned char>(text[0])) || text[0] == '/');
   const std::string word = base::lower(text);
-  const bool reserved = word == "null" || word == "true" || word == "false" || word == "yes" || word == "no" || word == "on" || word == "off";
+  const bool reserved =
+      word == "null" || word == "true" || word == "false" || word == "yes" || word == "no" || word == "on" || word == "off";
   if (simple && !reserved) return std::string(text);
   std::string quoted = "\"";
   for (const char c : text) {
@@ -205,8 +207,10 @@ std::string quoted_text(std::string_view text) {
       case '\t': quoted += "\\t"; break;
       case '\r': quoted += "\\r"; break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) quoted += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-        else quoted += c;
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+          quoted += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+        else
+          quoted += c;
     }
   }
   return quoted + "\"";

@@ -9,8 +9,9 @@ using Args = std::vector<std::string>;
 TEST(ConfigCommandLine, TheExampleOfTheGuide) {
   const TemporaryFolder folder;
   const std::string file = folder.write("nano.yaml", "model:\n  num_layers: 2\n").string();
-  const CommandLine line = parse_command_line(
-      Args{"-f", file, "-d", "data.bin", "--gpus", "0,1", "--sync-backend", "nccl", "--dtype", "bf16", "--prefetch", "4", "trainer.learning_rate=3e-4"}, {});
+  const CommandLine line = parse_command_line(Args{"-f", file, "-d", "data.bin", "--gpus", "0,1", "--sync-backend", "nccl", "--dtype",
+                                                   "bf16", "--prefetch", "4", "trainer.learning_rate=3e-4"},
+                                              {});
   EXPECT_TRUE(line.leftover.empty());
   const RunConfig config = load(line.request).values;
   EXPECT_EQ(config.model.num_layers, 2);
@@ -23,11 +24,49 @@ TEST(ConfigCommandLine, TheExampleOfTheGuide) {
 }
 
 TEST(ConfigCommandLine, EveryFlagOfTheIssueExists) {
-  const RunConfig config = load_args({"--output", "o", "--name", "n", "--num-gpus", "0", "--ranks", "2", "--device", "cpu", "--distributed-backend", "gloo",
-                                      "--seq-len", "32", "--batch-size", "2", "--grad-accum", "3", "--global-batch-size", "12", "--max-steps", "9",
-                                      "--resume", "auto", "--max-checkpoints", "1", "--headless", "--nnodes", "2", "--node-rank", "1", "--master-addr",
-                                      "h", "--master-port", "1234", "--spawn", "--no-distributed-data-loading", "--dry-run", "--allow-new-data",
-                                      "--max-restarts", "2", "--data", "x.txt"})
+  const RunConfig config = load_args({"--output",
+                                      "o",
+                                      "--name",
+                                      "n",
+                                      "--num-gpus",
+                                      "0",
+                                      "--ranks",
+                                      "2",
+                                      "--device",
+                                      "cpu",
+                                      "--distributed-backend",
+                                      "gloo",
+                                      "--seq-len",
+                                      "32",
+                                      "--batch-size",
+                                      "2",
+                                      "--grad-accum",
+                                      "3",
+                                      "--global-batch-size",
+                                      "12",
+                                      "--max-steps",
+                                      "9",
+                                      "--resume",
+                                      "auto",
+                                      "--max-checkpoints",
+                                      "1",
+                                      "--headless",
+                                      "--nnodes",
+                                      "2",
+                                      "--node-rank",
+                                      "1",
+                                      "--master-addr",
+                                      "h",
+                                      "--master-port",
+                                      "1234",
+                                      "--spawn",
+                                      "--no-distributed-data-loading",
+                                      "--dry-run",
+                                      "--allow-new-data",
+                                      "--max-restarts",
+                                      "2",
+                                      "--data",
+                                      "x.txt"})
                                .values;
   EXPECT_EQ(config.output, "o");
   EXPECT_EQ(config.name, "n");

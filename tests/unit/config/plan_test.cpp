@@ -14,9 +14,9 @@ struct PlanCase {
 
 TEST(ConfigPlan, WhatIsLeftOutFollows) {
   const PlanCase cases[] = {
-      {0, 0, 0, 1, 8, 1, 8},    {0, 0, 0, 4, 8, 1, 32},    {4, 0, 0, 3, 4, 1, 12},    {0, 5, 0, 2, 8, 5, 80},     {4, 2, 0, 3, 4, 2, 24},
-      {0, 0, 64, 2, 8, 4, 64},  {0, 0, 6, 2, 3, 1, 6},     {0, 0, 22, 1, 2, 11, 22},  {0, 0, 4, 4, 1, 1, 4},      {4, 0, 64, 2, 4, 8, 64},
-      {0, 4, 64, 2, 8, 4, 64},  {4, 8, 64, 2, 4, 8, 64},   {1, 0, 64, 8, 1, 8, 64},   {16, 0, 256, 1, 16, 16, 256}, {0, 1, 7, 7, 1, 1, 7},
+      {0, 0, 0, 1, 8, 1, 8},   {0, 0, 0, 4, 8, 1, 32},  {4, 0, 0, 3, 4, 1, 12},   {0, 5, 0, 2, 8, 5, 80},       {4, 2, 0, 3, 4, 2, 24},
+      {0, 0, 64, 2, 8, 4, 64}, {0, 0, 6, 2, 3, 1, 6},   {0, 0, 22, 1, 2, 11, 22}, {0, 0, 4, 4, 1, 1, 4},        {4, 0, 64, 2, 4, 8, 64},
+      {0, 4, 64, 2, 8, 4, 64}, {4, 8, 64, 2, 4, 8, 64}, {1, 0, 64, 8, 1, 8, 64},  {16, 0, 256, 1, 16, 16, 256}, {0, 1, 7, 7, 1, 1, 7},
   };
   for (const PlanCase& c : cases) {
     RunConfig config;
@@ -45,7 +45,8 @@ TEST(ConfigPlan, NamedValuesWork) {
   }
   config.trainer.global_batch_size = 2;
   config.trainer.batch_size = 0;
-  EXPECT_EQ(mistake([&] { (void)plan_batch(config, 4); }), "[config] trainer.global_batch_size = 2 does not divide by 4 ranks. Use global_batch_size 4.");
+  EXPECT_EQ(mistake([&] { (void)plan_batch(config, 4); }),
+            "[config] trainer.global_batch_size = 2 does not divide by 4 ranks. Use global_batch_size 4.");
 }
 
 TEST(ConfigPlan, LearningRateScaling) {
@@ -61,11 +62,13 @@ TEST(ConfigPlan, LearningRateScaling) {
 
 TEST(ConfigPlan, ParameterCounts) {
   // Llama 3.1 8B is published with 8,030,261,248 parameters.
-  const RunConfig large = load({.file = std::string(LOCKSTEP_SOURCE_DIR "/models/large.yaml"), .environment = {}, .assignments = {}}).values;
+  const RunConfig large =
+      load({.file = std::string(LOCKSTEP_SOURCE_DIR "/models/large.yaml"), .environment = {}, .assignments = {}}).values;
   EXPECT_EQ(count_parameters(large.model), 8'030'261'248);
   const RunConfig nano = load({.file = std::string(LOCKSTEP_SOURCE_DIR "/models/nano.yaml"), .environment = {}, .assignments = {}}).values;
   EXPECT_NEAR(static_cast<double>(count_parameters(nano.model)), 10e6, 0.5e6);
-  const RunConfig small = load({.file = std::string(LOCKSTEP_SOURCE_DIR "/models/small.yaml"), .environment = {}, .assignments = {}}).values;
+  const RunConfig small =
+      load({.file = std::string(LOCKSTEP_SOURCE_DIR "/models/small.yaml"), .environment = {}, .assignments = {}}).values;
   EXPECT_NEAR(static_cast<double>(count_parameters(small.model)), 124e6, 2e6);
 
   ModelConfig tiny{.hidden_size = 8, .num_layers = 1, .num_heads = 2, .kv_heads = 1, .intermediate_size = 16, .vocab_size = 10};

@@ -21,17 +21,53 @@ TEST(ConfigResolved, Defaults) {
 
 TEST(ConfigResolved, ModelFiles) {
   for (const char* name : {"nano", "small", "large"}) {
-    const Settings settings = load({.file = fmt::format("{}/models/{}.yaml", LOCKSTEP_SOURCE_DIR, name), .environment = {}, .assignments = {}});
+    const Settings settings =
+        load({.file = fmt::format("{}/models/{}.yaml", LOCKSTEP_SOURCE_DIR, name), .environment = {}, .assignments = {}});
     EXPECT_TRUE(round_trip(settings) == settings.values) << name;
     EXPECT_EQ(settings.values.model.name, name);
   }
 }
 
 TEST(ConfigResolved, AwkwardTexts) {
-  const std::vector<std::string> texts = {"",      " ",          "~",       "null",      "true",          "no",         "1e5",     "0x10",       "a: b",
-                                          "a # b", "# a",        "- a",     "[a]",       "{a}",           "*a",         "&a",      "!a",         "%a",
-                                          "@a",    "`a`",        "|",       ">",         "'a'",           "\"a\"",      "a\\nb",   "a\nb",       "a\tb",
-                                          "a\r\n", "\x01\x1f\x7f", "C:\\dir", "\xc3\xa9\xe2\x82\xac", "\xf0\x9f\x98\x80", "trailing ", " leading", "/data/a b.bin", "..", "-1", "a,b", "x=y"};
+  const std::vector<std::string> texts = {"",
+                                          " ",
+                                          "~",
+                                          "null",
+                                          "true",
+                                          "no",
+                                          "1e5",
+                                          "0x10",
+                                          "a: b",
+                                          "a # b",
+                                          "# a",
+                                          "- a",
+                                          "[a]",
+                                          "{a}",
+                                          "*a",
+                                          "&a",
+                                          "!a",
+                                          "%a",
+                                          "@a",
+                                          "`a`",
+                                          "|",
+                                          ">",
+                                          "'a'",
+                                          "\"a\"",
+                                          "a\\nb",
+                                          "a\nb",
+                                          "a\tb",
+                                          "a\r\n",
+                                          "\x01\x1f\x7f",
+                                          "C:\\dir",
+                                          "\xc3\xa9\xe2\x82\xac",
+                                          "\xf0\x9f\x98\x80",
+                                          "trailing ",
+                                          " leading",
+                                          "/data/a b.bin",
+                                          "..",
+                                          "-1",
+                                          "a,b",
+                                          "x=y"};
   for (const std::string& text : texts) {
     Settings settings = load({});
     settings.values.monitor.sample_prompt = text;
@@ -77,8 +113,8 @@ TEST(ConfigResolved, AnyNumbers) {
 
 TEST(ConfigResolved, SaysWhereValuesCameFrom) {
   const std::string text = to_yaml(load_text("trainer:\n  seed: 7\n", {"--lr", "0.5"}, {{"LOCKSTEP_DATA_WORKERS", "3"}}));
-  for (const char* part : {"run.yaml:2\n", "learning_rate: 0.5", "# from --lr\n", "# from LOCKSTEP_DATA_WORKERS (environment)\n", "# default\n",
-                           "# default: until num_epochs\n", "# follows from model.max_seq_len\n"}) {
+  for (const char* part : {"run.yaml:2\n", "learning_rate: 0.5", "# from --lr\n", "# from LOCKSTEP_DATA_WORKERS (environment)\n",
+                           "# default\n", "# default: until num_epochs\n", "# follows from model.max_seq_len\n"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
   }
 }

@@ -39,7 +39,8 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-inline Settings load_text(const std::string& text, const std::vector<std::string>& args = {}, std::map<std::string, std::string> environment = {}) {
+inline Settings load_text(const std::string& text, const std::vector<std::string>& args = {},
+                          std::map<std::string, std::string> environment = {}) {
   const TemporaryFolder folder;
   Request request = parse_command_line(args, std::move(environment)).request;
   request.file = folder.write("run.yaml", text);

@@ -23,15 +23,18 @@ constexpr bool takes(std::index_sequence<I...>) {
 
 template <typename T, std::size_t most = 64>
 constexpr std::size_t field_count() {
-  if constexpr (takes<T>(std::make_index_sequence<most>())) return most;
-  else return field_count<T, most - 1>();
+  if constexpr (takes<T>(std::make_index_sequence<most>()))
+    return most;
+  else
+    return field_count<T, most - 1>();
 }
 
 TEST(ConfigTable, EveryFieldIsAnOption) {
   constexpr std::size_t sections_in_run = 7, sections_in_trainer = 1;
   constexpr std::size_t fields = field_count<RunConfig>() - sections_in_run + field_count<ModelConfig>() + field_count<TrainerConfig>() -
-                                 sections_in_trainer + field_count<DistributedConfig>() + field_count<DataConfig>() + field_count<ParallelConfig>() +
-                                 field_count<CheckpointConfig>() + field_count<MonitorConfig>() + field_count<LaunchConfig>();
+                                 sections_in_trainer + field_count<DistributedConfig>() + field_count<DataConfig>() +
+                                 field_count<ParallelConfig>() + field_count<CheckpointConfig>() + field_count<MonitorConfig>() +
+                                 field_count<LaunchConfig>();
   EXPECT_EQ(options().size(), fields);
 }
 
@@ -75,7 +78,8 @@ TEST(ConfigTable, EveryNameFindsItsOption) {
       EXPECT_EQ(find_flag(flag)->option, &option) << flag;
     }
     for (const Alias& alias : option.about.aliases) {
-      for (const std::string& spelled : {std::string(alias.name), fmt::format("trainer.{}", alias.name), fmt::format("{}.{}", option.section(), alias.name)}) {
+      for (const std::string& spelled :
+           {std::string(alias.name), fmt::format("trainer.{}", alias.name), fmt::format("{}.{}", option.section(), alias.name)}) {
         if (spelled.starts_with('.')) continue;
         ASSERT_TRUE(find_key(spelled)) << spelled;
         EXPECT_EQ(find_key(spelled)->option, &option) << spelled;
