@@ -64,7 +64,7 @@ void Saver::Impl::run() noexcept {
 std::string Saver::Impl::explain(const std::string& reason) const {
   std::string before = "There is no earlier checkpoint.";
   for (const StepFolder& found : list_step_folders(options.folder)) {
-    if (found.state != StepFolder::State::whole) continue;
+    if (found.state != StepFolder::State::whole || found.step == save.step) continue;
     before = fmt::format("{} is untouched.", found.path.string());
     break;
   }

@@ -86,7 +86,7 @@ class Loader {
   struct Options {
     std::int64_t batch_size = 1;
     std::int64_t gradient_accumulation = 1;
-    Shard shard;
+    Shard shard = {};
     std::int64_t seed = 0;
     bool shuffle = true;
     std::int64_t prefetch = 2;

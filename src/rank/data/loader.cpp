@@ -142,8 +142,12 @@ void Loader::Impl::read_ahead() {
 }
 
 Batch Loader::Impl::take() {
+  if (readers.empty()) {
+    Batch batch = make(taken);
+    ++taken;
+    return batch;
+  }
   std::unique_lock lock(mutex);
-  if (readers.empty()) return make(taken++);
   Slot& slot = slots[static_cast<std::size_t>(taken) % slots.size()];
   ready.wait(lock, [&] { return slot.ready; });
   if (slot.error) std::rethrow_exception(slot.error);  // the slot stays, so a further call says the same

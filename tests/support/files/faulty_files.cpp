@@ -1,0 +1,116 @@
+// How a file system breaks.
+#include "support/files/faulty_files.h"
+
+#include <fstream>
+
+namespace lockstep::support {
+
+namespace fs = std::filesystem;
+
+void FaultyFiles::step(std::string_view doing, const fs::path& path) {
+  const std::int64_t operation = operations_++;
+  if (operation >= crash_at) throw base::checkpoint_error("files", "cannot {} {}: the machine lost power", doing, path.string());
+  if (operation == fail_at) throw base::checkpoint_error("files", "cannot {} {}: {}", doing, path.string(), fail_text);
+}
+
+class FaultyFiles::Writer final : public base::FileWriter {
+ public:
+  Writer(FaultyFiles& owner, fs::path path) : owner_(owner), path_(std::move(path)), file_(path_, std::ios::binary | std::ios::trunc) {
+    if (!file_) throw base::checkpoint_error("files", "cannot create {}: No such file or directory", path_.string());
+  }
+
+  void write(std::span<const std::byte> bytes) override {
+    const std::lock_guard lock(owner_.mutex_);
+    try {
+      owner_.step("write", path_);
+    } catch (...) {
+      put(bytes.first(bytes.size() / 2));
+      throw;
+    }
+    std::int64_t used = 0;
+    for (const auto& [path, size] : owner_.sizes_) used += size;
+    const auto room = static_cast<std::size_t>(std::max<std::int64_t>(0, owner_.disk_bytes - used));
+    const auto fits = bytes.first(std::min(bytes.size(), room));
+    put(fits);
+    owner_.sizes_[path_] += static_cast<std::int64_t>(fits.size());
+    if (fits.size() < bytes.size()) throw base::checkpoint_error("files", "cannot write {}: No space left on device", path_.string());
+  }
+  void sync_and_close() override {
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.step("sync", path_);
+    file_.close();
+    owner_.unsynced_files_.erase(path_);
+  }
+
+ private:
+  void put(std::span<const std::byte> bytes) {
+    file_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())).flush();
+  }
+
+  FaultyFiles& owner_;
+  fs::path path_;
+  std::ofstream file_;
+};
+
+std::unique_ptr<base::FileWriter> FaultyFiles::create(const fs::path& path) {
+  const std::lock_guard lock(mutex_);
+  step("create", path);
+  if (!fs::exists(path)) unsynced_names_.push_back({{}, path});
+  unsynced_files_.insert(path);
+  sizes_[path] = 0;
+  return std::make_unique<Writer>(*this, path);
+}
+
+void FaultyFiles::rename(const fs::path& from, const fs::path& to) {
+  const std::lock_guard lock(mutex_);
+  step("rename to", to);
+  base::real_files().rename(from, to);
+  unsynced_names_.push_back({from, to});
+  std::map<fs::path, std::int64_t> sizes;
+  for (const auto& [path, size] : sizes_) {
+    const std::string text = path.string(), start = from.string();
+    const bool moved = text == start || text.starts_with(start + "/");
+    sizes[moved ? fs::path(to.string() + text.substr(start.size())) : path] = size;
+  }
+  sizes_ = std::move(sizes);
+}
+
+void FaultyFiles::sync_directory(const fs::path& path) {
+  const std::lock_guard lock(mutex_);
+  step("sync", path);
+  std::erase_if(unsynced_names_, [&](const NameChange& change) { return change.to.parent_path() == path; });
+}
+
+void FaultyFiles::create_directories(const fs::path& path) {
+  const std::lock_guard lock(mutex_);
+  step("create the folder", path);
+  if (!fs::exists(path)) unsynced_names_.push_back({{}, path});
+  base::real_files().create_directories(path);
+}
+
+void FaultyFiles::remove_all(const fs::path& path) {
+  const std::lock_guard lock(mutex_);
+  step("remove", path);
+  base::real_files().remove_all(path);
+  const auto inside = [&](const fs::path& file) { return file == path || file.string().starts_with(path.string() + "/"); };
+  std::erase_if(sizes_, [&](const auto& entry) { return inside(entry.first); });
+  std::erase_if(unsynced_files_, inside);
+}
+
+void FaultyFiles::lose_power(bool keep_names) {
+  const std::lock_guard lock(mutex_);
+  for (const fs::path& path : unsynced_files_) {
+    if (fs::exists(path)) fs::resize_file(path, fs::file_size(path) / 2);
+  }
+  if (keep_names) return;
+  for (auto change = unsynced_names_.rbegin(); change != unsynced_names_.rend(); ++change) {
+    if (!fs::exists(change->to)) continue;  // gone since
+    if (change->from.empty()) {
+      fs::remove_all(change->to);
+    } else if (!fs::exists(change->from)) {
+      fs::rename(change->to, change->from);
+    }
+  }
+}
+
+}  // namespace lockstep::support

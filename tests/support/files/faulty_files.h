@@ -1,0 +1,58 @@
+// A file system that breaks on purpose: the n-th operation fails, the disk fills up, the machine loses power.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+
+namespace lockstep::support {
+
+// Works on real files below, but never waits for the disk: a sync only marks what would last. Thread-safe.
+class FaultyFiles final : public base::FileSystem {
+ public:
+  static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+  std::int64_t fail_at = never;         // this operation (from 0) fails once
+  std::int64_t crash_at = never;        // from this operation on nothing works anymore; a write gets half done
+  std::int64_t disk_bytes = never;      // what fits in all; removing files makes room
+  std::string fail_text = "Input/output error";
+
+  std::int64_t operations() const { return operations_; }
+  bool crashed() const { return operations_ > crash_at; }
+
+  // What a disk may look like after the power came back: unsynced bytes are gone, and, unless `keep_names`, so are new names and
+  // renames in directories that were not synced since.
+  void lose_power(bool keep_names);
+
+  std::unique_ptr<base::FileWriter> create(const std::filesystem::path& path) override;
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
+  void sync_directory(const std::filesystem::path& path) override;
+  void create_directories(const std::filesystem::path& path) override;
+  void remove_all(const std::filesystem::path& path) override;
+
+ private:
+  class Writer;
+  struct NameChange {
+    std::filesystem::path from;  // empty: made anew
+    std::filesystem::path to;
+  };
+  void step(std::string_view doing, const std::filesystem::path& path);
+
+  mutable std::recursive_mutex mutex_;
+  std::int64_t operations_ = 0;
+  std::set<std::filesystem::path> unsynced_files_;
+  std::vector<NameChange> unsynced_names_;
+  std::map<std::filesystem::path, std::int64_t> sizes_;
+};
+
+}  // namespace lockstep::support

@@ -1,0 +1,235 @@
+// Saves that break at every possible moment: the checkpoint before stays, the error is clear, the next save works.
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "rank/checkpoint/manifest.h"
+#include "support/files/faulty_files.h"
+#include "support/temporary_folder.h"
+#include "unit/checkpoint/contents.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+using support::FaultyFiles;
+
+// All savers begin; returns each one's error, empty where it had none.
+std::vector<std::string> save_with(std::vector<std::unique_ptr<Saver>>& savers, std::int64_t step, std::int64_t version) {
+  for (auto& saver : savers) saver->begin(step, contents_of(version));
+  std::vector<std::string> errors;
+  for (auto& saver : savers) {
+    try {
+      saver->wait();
+      errors.emplace_back();
+    } catch (const base::UserError& error) {
+      EXPECT_EQ(error.code(), base::ExitCode::checkpoint);
+      errors.emplace_back(error.what());
+    }
+  }
+  return errors;
+}
+
+std::int64_t version_of(const fs::path& checkpoint) {
+  const std::string state = Reader(checkpoint).state_json();
+  return std::stoll(state.substr(state.find(':') + 1));
+}
+
+// The operation fails once. Whatever it was, nothing half stays, and the same saver saves the next time.
+TEST(CheckpointFaults, TheNthOperationFails) {
+  for (const int writers : {1, 3}) {
+    for (std::int64_t n = 0;; ++n) {
+      const support::TemporaryFolder folder;
+      save(folder.path(), writers, 1, 1);
+      FaultyFiles files;
+      auto savers = make_savers(files, folder.path(), writers, {.keep = 2, .peer_timeout_s = 20});
+      files.fail_at = n;
+      const auto errors = save_with(savers, 2, 2);
+      const bool reached = files.operations() > n;
+      const auto newest = newest_whole(folder.path(), nullptr);
+      ASSERT_TRUE(newest) << n;
+      expect_holds(Reader(*newest), version_of(*newest));
+      expect_holds(Reader(step_folder(folder.path(), 1)), 1);
+      if (!errors[0].empty()) {
+        EXPECT_NE(errors[0].find("step 2 was not saved: "), std::string::npos) << errors[0];
+        EXPECT_NE(errors[0].find("Input/output error"), std::string::npos) << errors[0];
+        EXPECT_NE(errors[0].find("step-000001 is untouched"), std::string::npos) << errors[0];
+      }
+      files.fail_at = FaultyFiles::never;
+      const auto again = save_with(savers, 3, 3);
+      for (const auto& error : again) EXPECT_EQ(error, "") << "after operation " << n << " failed";
+      expect_holds(Reader(step_folder(folder.path(), 3)), 3);
+      for (const auto& name : listing(folder.path())) EXPECT_EQ(name.find('.'), std::string::npos) << name << " is left after operation " << n;
+      if (!reached) {
+        EXPECT_EQ(errors[0], "");
+        break;
+      }
+    }
+  }
+}
+
+// The power goes at the n-th operation, for good. `keep_names`: which of the two things a disk may do to unsynced names.
+void lose_power_everywhere(int writers, std::int64_t old_step, std::int64_t new_step) {
+  for (const bool keep_names : {true, false}) {
+    bool finished = false;
+    for (std::int64_t n = 0; !finished; ++n) {
+      const support::TemporaryFolder folder;
+      save(folder.path(), writers, old_step, 1);
+      FaultyFiles files;
+      files.crash_at = n;
+      {
+        auto savers = make_savers(files, folder.path(), writers, {.keep = 1, .peer_timeout_s = 0.05});
+        save_with(savers, new_step, 2);
+      }
+      finished = !files.crashed();
+      files.lose_power(keep_names);
+
+      std::vector<std::string> skipped;
+      const auto newest = newest_whole(folder.path(), &skipped);
+      ASSERT_TRUE(newest) << "nothing whole is left after losing power at operation " << n;
+      const std::int64_t version = version_of(*newest);
+      EXPECT_TRUE(version == 1 || version == 2);
+      EXPECT_TRUE(!finished || version == 2);
+      expect_holds(Reader(*newest), version);
+
+      save(folder.path(), writers, new_step + 1, 3, 1);  // the next run, on a sound machine
+      EXPECT_EQ(listing(folder.path()), Names{step_folder("", new_step + 1).string()});
+      expect_holds(Reader(step_folder(folder.path(), new_step + 1)), 3);
+    }
+  }
+}
+
+TEST(CheckpointFaults, PowerIsLostAtTheNthOperation) {
+  lose_power_everywhere(1, 1, 2);
+  lose_power_everywhere(2, 1, 2);
+}
+TEST(CheckpointFaults, PowerIsLostWhileACheckpointIsReplaced) { lose_power_everywhere(1, 5, 5); }
+
+TEST(CheckpointFaults, TheDiskIsFull) {
+  for (const int writers : {1, 2}) {
+    const support::TemporaryFolder measured;
+    save(measured.path(), writers, 1, 1);
+    std::int64_t needed = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(measured.path())) needed += entry.is_regular_file() ? static_cast<std::int64_t>(entry.file_size()) : 0;
+    for (const std::int64_t room : {std::int64_t{0}, std::int64_t{1}, std::int64_t{100}, std::int64_t{5000}, needed / 3, needed / 2, needed - 5000, needed - 1}) {
+      const support::TemporaryFolder folder;
+      save(folder.path(), writers, 1, 1);
+      FaultyFiles files;
+      files.disk_bytes = room;
+      auto savers = make_savers(files, folder.path(), writers, {.peer_timeout_s = 20});
+      const auto errors = save_with(savers, 2, 2);
+      EXPECT_NE(errors[0].find("No space left on device"), std::string::npos) << room << ": " << errors[0];
+      EXPECT_NE(errors[0].find("step-000001 is untouched"), std::string::npos) << errors[0];
+      EXPECT_EQ(newest_whole(folder.path(), nullptr)->filename(), "step-000001");
+      files.disk_bytes = FaultyFiles::never;
+      for (const auto& error : save_with(savers, 2, 4)) EXPECT_EQ(error, "");
+      expect_holds(Reader(step_folder(folder.path(), 2)), 4);
+      EXPECT_EQ(listing(folder.path()), (Names{"step-000001", "step-000002"}));
+    }
+  }
+}
+
+TEST(CheckpointFaults, AFolderThatCannotBeMade) {
+  const support::TemporaryFolder folder;
+  Saver saver(base::real_files(), {.folder = "/proc/lockstep/checkpoints"});
+  saver.begin(1, contents_of(1));
+  try {
+    saver.wait();
+    FAIL();
+  } catch (const base::UserError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("[checkpoint] step 1 was not saved: cannot create the folder /proc/lockstep/checkpoints/step-000001.partial"), std::string::npos) << text;
+    EXPECT_NE(text.find("There is no earlier checkpoint."), std::string::npos) << text;
+  }
+  EXPECT_FALSE(saver.take_error());
+}
+
+TEST(CheckpointFaults, OneWritersErrorIsToldByWriterZeroToo) {
+  const support::TemporaryFolder folder;
+  FaultyFiles broken;
+  broken.fail_at = 2;
+  Saver zero(base::real_files(), {.folder = folder.path(), .share = {0, 2}, .peer_timeout_s = 20});
+  Saver one(broken, {.folder = folder.path(), .share = {1, 2}});
+  one.begin(7, contents_of(1));
+  EXPECT_THROW(one.wait(), base::UserError);
+  zero.begin(7, contents_of(1));
+  try {
+    zero.wait();
+    FAIL();
+  } catch (const base::UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 could not write its share: cannot write"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(listing(folder.path()).empty());
+}
+
+TEST(CheckpointFaults, AWriterThatNeverComes) {
+  const support::TemporaryFolder folder;
+  save(folder.path(), 1, 1, 1);
+  Saver saver(base::real_files(), {.folder = folder.path(), .share = {0, 3}, .peer_timeout_s = 0.1});
+  saver.begin(2, contents_of(2));
+  try {
+    saver.wait();
+    FAIL();
+  } catch (const base::UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 did not write its share"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(listing(folder.path()), Names{"step-000001"});
+}
+
+TEST(CheckpointFaults, TheDestructorDoesNotWaitForTheDead) {
+  const support::TemporaryFolder folder;
+  {
+    Saver saver(base::real_files(), {.folder = folder.path(), .share = {0, 2}, .peer_timeout_s = 100000, .closing_grace_s = 0.05});
+    saver.begin(2, contents_of(2));
+  }
+  EXPECT_TRUE(listing(folder.path()).empty());
+}
+
+TEST(CheckpointFaults, TheDestructorFinishesWhatCanBeFinished) {
+  const support::TemporaryFolder folder;
+  {
+    Saver saver(base::real_files(), {.folder = folder.path()});
+    saver.begin(2, contents_of(2));
+  }
+  expect_holds(Reader(newest_whole(folder.path(), nullptr).value()), 2);
+}
+
+// What another attempt at the same step left must not be taken for this one's.
+TEST(CheckpointFaults, PartsOfAnEarlierAttemptAreNotUsed) {
+  const support::TemporaryFolder folder;
+  Saver zero(base::real_files(), {.folder = folder.path(), .share = {0, 2}, .peer_timeout_s = 0.1});
+  Saver one(base::real_files(), {.folder = folder.path(), .share = {1, 2}});
+  zero.begin(3, contents_of(1));
+  EXPECT_THROW(zero.wait(), base::UserError);
+  one.begin(3, contents_of(1));  // too late: writer 0 has given up
+  one.wait();
+  EXPECT_EQ(listing(folder.path()), Names{"step-000003.partial"});
+  zero.begin(3, contents_of(2));
+  EXPECT_THROW(zero.wait(), base::UserError);  // only the stale part is there
+  one.begin(3, contents_of(2));
+  one.wait();
+  auto both = [&](std::int64_t step, std::int64_t version) {
+    zero.begin(step, contents_of(version));
+    one.begin(step, contents_of(version));
+    zero.wait();
+    one.wait();
+  };
+  both(4, 4);
+  expect_holds(Reader(step_folder(folder.path(), 4)), 4);
+  EXPECT_EQ(listing(folder.path()), Names{"step-000004"});
+}
+
+TEST(CheckpointFaults, ErrorsAreToldOnce) {
+  const support::TemporaryFolder folder;
+  FaultyFiles files;
+  files.fail_at = 1;
+  Saver saver(files, {.folder = folder.path(), .asynchronous = false});
+  saver.begin(1, contents_of(1));
+  const auto error = saver.take_error();
+  ASSERT_TRUE(error);
+  EXPECT_FALSE(saver.take_error());
+  saver.wait();
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoint
