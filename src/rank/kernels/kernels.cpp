@@ -36,6 +36,15 @@ at::Tensor partials_for(const at::Tensor& like, std::int64_t width) {
   return at::empty({table_of(like).partial_rows, width}, like.options().dtype(at::kFloat));
 }
 
+// A GPU cannot ask without waiting; there, tokens were checked when they were read.
+void check_tokens(const at::Tensor& tokens, std::int64_t vocab) {
+  const auto* token = tokens.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < tokens.numel(); ++i)
+    if (token[i] < 0 || token[i] >= vocab)
+      throw base::data_error("model", "token {} is outside the vocabulary of {} (model.vocab_size). The data was made with another tokenizer.", token[i],
+                             vocab);
+}
+
 HeadGradient head_gradient(const at::Tensor& t) {
   expect(t.dim() == 4 && t.stride(3) == 1, "head gradients are [batch, heads, time, head_dim] with a dense last dimension");
   return {t.const_data_ptr(), t.stride(0), t.stride(1), t.stride(2)};
@@ -181,6 +190,7 @@ void bias_backward(const at::Tensor& dout, const at::Tensor& dbias) {
 
 void embedding_forward(const at::Tensor& tokens, const at::Tensor& weight, const at::Tensor& out) {
   expect(tokens.is_contiguous() && tokens.scalar_type() == at::kLong && tokens.numel() == out.size(0), "embedding: one i64 token a row");
+  if (tokens.is_cpu()) check_tokens(tokens, weight.size(0));
   table_of(out).embedding_forward({.tokens = tokens.const_data_ptr<std::int64_t>(),
                                    .weight = weight.const_data_ptr(),
                                    .out = out.data_ptr(),
@@ -194,7 +204,7 @@ void embedding_forward(const at::Tensor& tokens, const at::Tensor& weight, const
 void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const at::Tensor& dweight) {
   expect(tokens.is_contiguous() && tokens.scalar_type() == at::kLong && tokens.numel() == dout.size(0), "embedding: one i64 token a row");
   at::Tensor sorted = tokens.view({-1}), order;
-  if (dout.is_cuda()) std::tie(sorted, order) = at::sort(sorted, /*stable=*/true, 0, false);
+  if (dout.is_cuda() || dweight.scalar_type() != at::kFloat) std::tie(sorted, order) = at::sort(sorted, /*stable=*/true, 0, false);
   table_of(dout).embedding_backward({.tokens = sorted.const_data_ptr<std::int64_t>(),
                                      .order = order.defined() ? order.const_data_ptr<std::int64_t>() : nullptr,
                                      .dout = dout.const_data_ptr(),

@@ -10,8 +10,8 @@ void sum_of_squares(const SumOfSquares& a, Stream) {
         const auto* values = static_cast<const T*>(a.values);
         const auto first = a.count * p / kSquarePartials, last = a.count * (p + 1) / kSquarePartials;
         double whole = 0;
-        for (auto from = first; from < last; from += 4096) {  // f32 inside a stretch, f64 across them
-          const auto to = from + 4096 < last ? from + 4096 : last;
+        for (auto from = first; from < last; from += 512) {  // f32 inside a stretch, f64 across them
+          const auto to = from + 512 < last ? from + 512 : last;
           float sum = 0;
 #pragma omp simd reduction(+ : sum)
           for (auto i = from; i < to; ++i) sum += load(values[i]) * load(values[i]);

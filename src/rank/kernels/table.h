@@ -106,8 +106,8 @@ struct EmbeddingForward {
   Type type;
 };
 
-// dweight[token] += dout. `order` lists the rows so that equal tokens are neighbours (null on a CPU, which needs no order):
-// each token's rows are summed in that order in f32 and added once, so the result is the same every time.
+// dweight[token] += dout. `order` lists the rows so that equal tokens are neighbours: each token's rows are summed in that order
+// in f32 and added once, so the result is the same every time. Null on a CPU where gradients are f32 and need no order.
 struct EmbeddingBackward {
   const std::int64_t *tokens, *order;  // tokens: sorted along with order where order is given
   const void* dout;

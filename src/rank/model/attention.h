@@ -7,12 +7,20 @@
 
 namespace lockstep::model {
 
+enum class AttentionKind {
+  cpu_flash,
+  cudnn,      // CUDA, 16-bit: on an H200 1.5 to 1.9 times flash
+  flash,      // CUDA, 16-bit: where cuDNN cannot, or the same bits are wanted every time
+  efficient,  // CUDA: f32, and head sizes that the others do not take
+};
+AttentionKind attention_kind(const at::Tensor& q);  // [batch, heads, time, head_dim]
+
 // What backward needs of a forward.
 struct AttentionSaved {
-  at::Tensor out;                   // [batch, heads, time, head_dim], stored as [batch, time, heads, head_dim]
-  at::Tensor log_sum;               // per row of scores
-  at::Tensor seed, offset;          // CUDA: of a dropout that is off, but the operators ask for them
-  bool cudnn = false;
+  AttentionKind kind = AttentionKind::cpu_flash;
+  at::Tensor out;           // [batch, heads, time, head_dim], stored as [batch, time, heads, head_dim]
+  at::Tensor log_sum;       // per row of scores
+  at::Tensor seed, offset;  // of a dropout that is off, but the CUDA operators ask for them
 };
 
 // The heads as attention takes them: views [batch, heads, time, head_dim] into packed rows.

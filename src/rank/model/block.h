@@ -6,16 +6,10 @@
 #include "rank/kernels/kernels.h"
 #include "rank/model/attention.h"
 #include "rank/model/dims.h"
+#include "rank/model/model.h"
 #include "rank/model/unit.h"
 
 namespace lockstep::model {
-
-// What a block keeps from forward to backward. Results are the same bits whichever is chosen.
-enum class Keep {
-  all,      // every activation
-  matmuls,  // not the outputs of norms and SwiGLU: cheap to make again
-  input,    // the block's input alone: backward runs forward again
-};
 
 // The residual stream between blocks: x = residual + delta. The sum is made by the next norm, which reads both anyway.
 struct ResidualStream {
@@ -56,6 +50,7 @@ struct BlockContext {
 class Block {
  public:
   Block(const Dims& dims, Unit& unit, Keep keep);
+  void set_keep(Keep keep) { keep_ = keep; }
 
   // Without `saved` nothing is kept (evaluation).
   ResidualStream forward(const ResidualStream& stream, const BlockContext& context, BlockActivations* saved) const;

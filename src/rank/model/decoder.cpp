@@ -1,5 +1,4 @@
 // The decoder: embedding, blocks, head, and the loop over them in both directions.
-#include <c10/core/InferenceMode.h>
 #include <c10/core/GradMode.h>
 
 #include "base/error.h"
@@ -50,12 +49,14 @@ struct Decoder::Parts {
   }
 };
 
-Decoder::Decoder(const config::ModelConfig& config, std::vector<Unit*> units) {
+Decoder::Decoder(const config::ModelConfig& config, std::vector<Unit*> units, Keep keep) {
   base::check(std::int64_t(units.size()) == Dims(config).layers + 2, "a decoder has an embedding, its blocks and a head");
-  parts_ = std::make_unique<Parts>(config, units, Keep::all);
+  parts_ = std::make_unique<Parts>(config, units, keep);
 }
 
 Decoder::~Decoder() = default;
+
+void Decoder::set_keep(std::size_t block, Keep keep) { parts_->blocks.at(block).set_keep(keep); }
 
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }
 

@@ -18,16 +18,25 @@ std::vector<UnitSpec> decoder_units(const config::ModelConfig& config);
 // Writes the initial weights. A number depends on (seed, leaf's first piece name, index) alone, so every rank count agrees.
 void initialize(std::vector<std::unique_ptr<Unit>>& units, std::int64_t seed);
 
+// What a block keeps from forward to backward. Results are the same bits whichever is chosen; the memory is not.
+enum class Keep {
+  all,      // every activation
+  matmuls,  // not the outputs of norms and SwiGLU: cheap to make again
+  input,    // the block's input alone: backward runs forward again
+};
+
 // Forward and backward are explicit: no autograd graph is built. One thread, the device's current stream.
 class Decoder {
  public:
-  Decoder(const config::ModelConfig& config, std::vector<Unit*> units);
+  Decoder(const config::ModelConfig& config, std::vector<Unit*> units, Keep keep = Keep::all);
   ~Decoder();
 
   // tokens, targets: [batch, time] i64 on the device; a target of -100 is not trained.
   // Adds the gradient of scale * (summed loss) to the units' gradients, announces each leaf (Unit::gradient_ready)
   // and returns the summed loss: f32 scalar on the device. scale: f32 scalar on the device.
   at::Tensor forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale);
+  // From the next step on, for one block.
+  void set_keep(std::size_t block, Keep keep);
   // Called between forward and backward of forward_backward, for phase stamps.
   void on_backward(std::function<void()> callback);
 

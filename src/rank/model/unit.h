@@ -44,8 +44,8 @@ struct UnitStorage {
   at::Device device = at::kCPU;
   at::ScalarType weight_dtype = at::kFloat;
   at::ScalarType gradient_dtype = at::kFloat;
-  bool trainable = true;       // false: no gradients, no master weights
-  at::Tensor gradient_memory;  // [flat_elements] where the gradients shall live; undefined: memory of the unit's own
+  bool trainable = true;            // false: no gradients, no master weights
+  at::Tensor gradient_memory = {};  // [flat_elements] where the gradients shall live; undefined: memory of the unit's own
 };
 
 // Owns the buffers. Each leaf starts at a multiple of 64 elements and the whole is padded to 256; padding stays zero.

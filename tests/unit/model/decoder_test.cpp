@@ -1,11 +1,9 @@
 // The decoder's loss and every gradient against the plain autograd reference, over the shapes a model may have.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/randint.h>
 #include <gtest/gtest.h>
 
-#include "rank/model/model.h"
+#include "support/reference/decoder_fixture.h"
 #include "support/reference/reference_decoder.h"
-#include "support/reference/test_device.h"
 
 namespace lockstep::model {
 namespace {
@@ -65,42 +63,20 @@ std::vector<Case> cases() {
 
 class DecoderAgainstReference : public testing::TestWithParam<Case> {};
 
-std::vector<std::unique_ptr<Unit>> make_units(const config::ModelConfig& config, const UnitStorage& storage, std::int64_t seed = 7) {
-  std::vector<std::unique_ptr<Unit>> units;
-  for (auto& spec : decoder_units(config)) units.push_back(std::make_unique<Unit>(spec, storage));
-  initialize(units, seed);
-  return units;
-}
-
-std::vector<Unit*> pointers(const std::vector<std::unique_ptr<Unit>>& units) {
-  std::vector<Unit*> out;
-  for (const auto& unit : units) out.push_back(unit.get());
-  return out;
-}
-
-struct Batch {
-  at::Tensor tokens, targets;
-};
-
-Batch random_batch(const Case& c, int step, const at::Device& device) {
-  auto generator = test::generator(100 + step);
-  auto tokens = at::randint(0, c.config.vocab_size, {c.batch, c.time}, generator, at::kLong);
-  auto targets = at::randint(0, c.config.vocab_size, {c.batch, c.time}, generator, at::kLong);
-  if (c.ignored > 0)
-    for (std::int64_t i = 0; i < targets.numel(); i += c.ignored) targets.view({-1})[i].fill_(-100);
-  return {tokens.to(device), targets.to(device)};
+test::Batch batch_of(const Case& c, int step) {
+  return test::random_batch({.vocab = c.config.vocab_size, .batch = c.batch, .time = c.time, .ignored = c.ignored}, step, test::device());
 }
 
 TEST_P(DecoderAgainstReference, LossAndGradients) {
   const auto& c = GetParam();
   const auto device = test::device();
-  auto units = make_units(c.config, {.device = device});
-  const auto list = pointers(units);
+  auto units = test::make_units(c.config, {.device = device});
+  const auto list = test::pointers(units);
   auto parameters = reference::copy_parameters(list);
   Decoder decoder(c.config, list);
   const auto scale = at::full({}, c.scale, at::TensorOptions().dtype(at::kFloat).device(device));
   for (int step = 0; step < c.micro_steps; ++step) {
-    const auto [tokens, targets] = random_batch(c, step, device);
+    const auto [tokens, targets] = batch_of(c, step);
     const auto loss = decoder.forward_backward(tokens, targets, scale);
     const auto expected = reference::loss_sum(c.config, parameters, tokens, targets);
     (expected * c.scale).backward();
@@ -117,22 +93,22 @@ TEST_P(DecoderAgainstReference, LossAndGradients) {
 
 TEST_P(DecoderAgainstReference, Logits) {
   const auto& c = GetParam();
-  auto units = make_units(c.config, {.device = test::device()});
-  const auto list = pointers(units);
+  auto units = test::make_units(c.config, {.device = test::device()});
+  const auto list = test::pointers(units);
   Decoder decoder(c.config, list);
-  const auto [tokens, targets] = random_batch(c, 0, test::device());
+  const auto [tokens, targets] = batch_of(c, 0);
   const auto expected = reference::logits(c.config, reference::copy_parameters(list), tokens).detach();
   EXPECT_LE((decoder.logits(tokens) - expected).abs().max().item<double>(), 2e-5 * expected.abs().max().item<double>());
 }
 
 TEST_P(DecoderAgainstReference, EachLeafIsAnnouncedOnceAndBlocksInBackwardOrder) {
   const auto& c = GetParam();
-  auto units = make_units(c.config, {.device = test::device()});
-  const auto list = pointers(units);
+  auto units = test::make_units(c.config, {.device = test::device()});
+  const auto list = test::pointers(units);
   std::vector<std::pair<std::size_t, std::size_t>> announced;
   for (std::size_t u = 0; u < units.size(); ++u) units[u]->listen([&announced, u](std::size_t leaf) { announced.emplace_back(u, leaf); });
   Decoder decoder(c.config, list);
-  const auto [tokens, targets] = random_batch(c, 0, test::device());
+  const auto [tokens, targets] = batch_of(c, 0);
   decoder.forward_backward(tokens, targets, at::ones({}, tokens.options().dtype(at::kFloat)));
   std::size_t leaves = 0;
   for (const auto* unit : list) leaves += unit->spec().leaves.size();

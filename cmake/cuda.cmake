@@ -1,0 +1,57 @@
+# The CUDA plug-in build/lib/liblockstep_cuda.so: kernels compiled by the nvcc of the wheels, device queries, and NCCL.
+# The worker links none of it and loads it where there is a GPU. LOCKSTEP_CUDA=0 leaves it out.
+if(NOT LOCKSTEP_CUDA)
+  add_custom_target(cuda_plugin)
+  return()
+endif()
+
+set(nvcc "${cuda_root}/bin/nvcc")
+if(NOT EXISTS "${nvcc}")
+  message(FATAL_ERROR "The CUDA compiler is not at ${nvcc}. Run tools/setup.sh, or build without CUDA: make CUDA=0.")
+endif()
+# Machine code for A100, H100/H200, B200 and RTX 50; intermediate code of the oldest, which the driver compiles for whatever
+# lies between (RTX 30 and 40), and of the newest, for what comes.
+set(LOCKSTEP_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "Compute capabilities to compile for")
+set(gencodes)
+foreach(arch ${LOCKSTEP_CUDA_ARCHITECTURES})
+  list(APPEND gencodes -gencode "arch=compute_${arch},code=sm_${arch}")
+endforeach()
+list(GET LOCKSTEP_CUDA_ARCHITECTURES 0 oldest)
+list(GET LOCKSTEP_CUDA_ARCHITECTURES -1 newest)
+list(APPEND gencodes -gencode "arch=compute_${oldest},code=compute_${oldest}" -gencode "arch=compute_${newest},code=compute_${newest}")
+
+set(cuda_launcher)
+if(LOCKSTEP_CCACHE)
+  set(cuda_launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${LOCKSTEP_CCACHE})
+endif()
+set(nvcc_flags -std=c++20 -O3 --expt-relaxed-constexpr -I${CMAKE_SOURCE_DIR}/src -Xcompiler=-fPIC,-fvisibility=hidden,-Wall ${gencodes})
+file(GLOB cuda_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/rank/*/*.cu")
+set(cuda_objects)
+foreach(source ${cuda_sources})
+  file(RELATIVE_PATH relative "${CMAKE_SOURCE_DIR}/src" "${source}")
+  string(REPLACE "/" "_" object "${relative}.o")
+  set(object "${CMAKE_BINARY_DIR}/cuda/${object}")
+  add_custom_command(
+    OUTPUT "${object}"
+    COMMAND ${cuda_launcher} "${nvcc}" ${nvcc_flags} -MMD -MF "${object}.d" -MT "${object}" -c "${source}" -o "${object}"
+    DEPENDS "${source}"
+    DEPFILE "${object}.d"
+    COMMENT "Building CUDA object ${relative}"
+    VERBATIM)
+  list(APPEND cuda_objects "${object}")
+endforeach()
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/cuda")
+
+file(GLOB plugin_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/rank/*/plugin_*.cpp")
+if(NOT LOCKSTEP_NCCL)
+  list(FILTER plugin_sources EXCLUDE REGEX "/plugin_nccl\\.cpp$")
+endif()
+add_library(cuda_plugin SHARED ${plugin_sources} ${cuda_objects})
+set_target_properties(cuda_plugin PROPERTIES OUTPUT_NAME lockstep_cuda CXX_VISIBILITY_PRESET hidden)
+target_include_directories(cuda_plugin PRIVATE "${CMAKE_SOURCE_DIR}/src")
+target_include_directories(cuda_plugin SYSTEM PRIVATE "${nccl_root}/include")
+target_compile_definitions(cuda_plugin PRIVATE FMT_HEADER_ONLY $<$<BOOL:${LOCKSTEP_NCCL}>:USE_C10D_NCCL>)
+target_link_libraries(cuda_plugin PRIVATE torch_cuda "${cuda_root}/lib/libcudart.so.13")
+if(LOCKSTEP_NCCL)
+  target_link_libraries(cuda_plugin PRIVATE "${nccl_root}/lib/libnccl.so.2")
+endif()

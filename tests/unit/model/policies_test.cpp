@@ -1,0 +1,121 @@
+// What a block keeps changes its memory, never its numbers; 16-bit models stay close to the f32 reference.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include "support/reference/decoder_fixture.h"
+#include "support/reference/reference_decoder.h"
+
+namespace lockstep::model {
+namespace {
+
+config::ModelConfig rich_model() {
+  config::ModelConfig c;
+  c.hidden_size = 64;
+  c.num_layers = 3;
+  c.num_heads = 4;
+  c.kv_heads = 2;
+  c.vocab_size = 96;
+  c.max_seq_len = 32;
+  c.initializer_range = 0.08;
+  c.qkv_bias = c.qk_norm = true;
+  return c;
+}
+
+struct Result {
+  double loss;
+  std::vector<at::Tensor> gradients;
+};
+
+template <typename Prepare>
+Result run(const config::ModelConfig& config, const UnitStorage& storage, Prepare prepare) {
+  auto units = test::make_units(config, storage);
+  Decoder decoder(config, test::pointers(units));
+  prepare(decoder);
+  Result result;
+  for (int step = 0; step < 2; ++step) {  // twice: buffers are reused the second time
+    const auto batch = test::random_batch({.vocab = config.vocab_size, .batch = 3, .time = 16, .ignored = 5}, step, storage.device);
+    result.loss = decoder.forward_backward(batch.tokens, batch.targets, at::ones({}, batch.tokens.options().dtype(at::kFloat))).item<double>();
+  }
+  for (const auto& unit : units) result.gradients.push_back(unit->gradients().clone());
+  return result;
+}
+
+void expect_same_bits(const Result& a, const Result& b) {
+  EXPECT_EQ(a.loss, b.loss);
+  for (std::size_t i = 0; i < a.gradients.size(); ++i) EXPECT_TRUE(at::equal(a.gradients[i], b.gradients[i])) << "unit " << i;
+}
+
+TEST(Keep, EveryPolicyGivesTheSameBits) {
+  for (const bool head_norms : {false, true})
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      auto config = rich_model();
+      config.qk_norm = config.qkv_bias = head_norms;
+      const UnitStorage storage{.device = test::device(), .weight_dtype = type, .gradient_dtype = type};
+      const auto all = run(config, storage, [](Decoder&) {});
+      for (const auto keep : {Keep::matmuls, Keep::input}) {
+        SCOPED_TRACE(fmt::format("policy {}, {}, head norms {}", int(keep), c10::toString(type), head_norms));
+        expect_same_bits(all, run(config, storage, [&](Decoder& d) {
+                           for (std::size_t i = 0; i < 3; ++i) d.set_keep(i, keep);
+                         }));
+      }
+      expect_same_bits(all, run(config, storage, [](Decoder& d) {
+                         d.set_keep(0, Keep::input);
+                         d.set_keep(2, Keep::matmuls);
+                       }));
+    }
+}
+
+TEST(Keep, EvaluationBetweenStepsChangesNothing) {
+  const auto config = rich_model();
+  const UnitStorage storage{.device = test::device()};
+  const auto plain = run(config, storage, [](Decoder&) {});
+  auto units = test::make_units(config, storage);
+  Decoder decoder(config, test::pointers(units));
+  for (int step = 0; step < 2; ++step) {
+    const auto other = test::random_batch({.vocab = 96, .batch = 1, .time = 9}, 50 + step, storage.device);
+    decoder.loss_sum(other.tokens, other.targets);
+    decoder.logits(other.tokens);
+    const auto batch = test::random_batch({.vocab = 96, .batch = 3, .time = 16, .ignored = 5}, step, storage.device);
+    decoder.forward_backward(batch.tokens, batch.targets, at::ones({}, batch.tokens.options().dtype(at::kFloat)));
+  }
+  for (std::size_t i = 0; i < units.size(); ++i) EXPECT_TRUE(at::equal(units[i]->gradients(), plain.gradients[i])) << i;
+}
+
+struct Types {
+  at::ScalarType weight, gradient;
+};
+
+class SixteenBit : public testing::TestWithParam<Types> {};
+
+TEST_P(SixteenBit, GradientsPointWhereTheReferencePoints) {
+  const auto [weight, gradient] = GetParam();
+  auto config = rich_model();
+  config.tie_embeddings = false;
+  const UnitStorage storage{.device = test::device(), .weight_dtype = weight, .gradient_dtype = gradient};
+  auto units = test::make_units(config, storage);
+  const auto list = test::pointers(units);
+  Decoder decoder(config, list);
+  auto parameters = reference::copy_parameters(list);  // the rounded weights, in f32
+  const auto batch = test::random_batch({.vocab = 96, .batch = 4, .time = 32}, 0, storage.device);
+  const double scale = weight == at::kHalf ? 64 : 1;  // f16 needs room below: what the loss scale is for
+  const auto loss = decoder.forward_backward(batch.tokens, batch.targets, at::full({}, scale, batch.tokens.options().dtype(at::kFloat)));
+  const auto expected = reference::loss_sum(config, parameters, batch.tokens, batch.targets);
+  expected.backward();
+  EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 5e-3 * expected.item<double>());
+  for (const auto* unit : list)
+    for (const auto& [name, view] : unit->pieces_of(unit->gradients())) {
+      const auto a = view.to(at::kDouble), b = parameters.at(name).grad().to(at::kDouble);
+      const double cosine = ((a * b).sum() / (a.pow(2).sum().sqrt() * b.pow(2).sum().sqrt())).item<double>();
+      EXPECT_GT(cosine, 0.999) << name;
+      EXPECT_NEAR(a.pow(2).sum().sqrt().item<double>() / scale, b.pow(2).sum().sqrt().item<double>(), 0.02 * b.pow(2).sum().sqrt().item<double>()) << name;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, SixteenBit,
+                         testing::Values(Types{at::kBFloat16, at::kBFloat16}, Types{at::kBFloat16, at::kFloat}, Types{at::kHalf, at::kHalf},
+                                         Types{at::kHalf, at::kFloat}),
+                         [](const auto& info) { return std::string(c10::toString(info.param.weight)) + "_" + c10::toString(info.param.gradient); });
+
+}  // namespace
+}  // namespace lockstep::model
