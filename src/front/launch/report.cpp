@@ -42,7 +42,7 @@ std::int64_t time_of(const RankEnd& rank) {
 std::string place_in_run(const RankEnd& rank) {
   if (!rank.page) return rank.end && rank.end->exit_code == 127 ? "before it came to main()" : "before it could say what it was doing";
   const std::string phase(record::describe(rank.page->phase));
-  return rank.page->step > 0 ? fmt::format("while {}, step {}", phase, rank.page->step) : fmt::format("while {}", phase);
+  return rank.page->step > 0 ? fmt::format("in step {} while {}", rank.page->step, phase) : fmt::format("while {}", phase);
 }
 
 std::string how(const RankEnd& rank) {

@@ -21,11 +21,6 @@ std::int64_t whole_number(const std::string& text) {
   return *value;
 }
 
-std::string phase_word(record::Phase phase) {
-  std::string word(record::describe(phase));
-  return word.substr(0, word.find(' '));
-}
-
 }  // namespace
 
 Faults Faults::from_environment(int rank) {
@@ -53,7 +48,7 @@ bool Faults::spoils_loss(std::int64_t step) const {
 }
 
 void Faults::at(record::Phase phase, std::int64_t step, const comm::Group& group) const {
-  if (!order_ || order_->action == "nan" || step != order_->step || order_->phase != phase_word(phase)) return;
+  if (!order_ || order_->action == "nan" || step != order_->step || order_->phase != record::name_of(phase)) return;
   base::log_warning("test fault: {} in {} of step {}", order_->action, order_->phase, step);
   if (order_->action == "kill") ::kill(::getpid(), SIGKILL);
   if (order_->action == "segv") ::raise(SIGSEGV);
