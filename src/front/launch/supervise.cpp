@@ -133,15 +133,14 @@ class Supervisor {
       stall_said_ = true;
     }
     if (stall->seconds < job_.stall_abort_seconds) return;
-    failure_.stall = stall->text;
-    failure_.stalled_seconds = stall->seconds;
+    failure_.stall = stall;
   }
 
   // True from the moment on when the job cannot end well.
   bool in_trouble() {
     if (trouble_ns_ != 0) return true;
-    bool trouble = !failure_.stall.empty() || find_mismatch(pages_.last()).has_value() || first_cause(ends()).has_value();
-    if (trouble && failure_.stall.empty() && !find_mismatch(pages_.last()) && only_early_leavers()) trouble = !all_ended();
+    bool trouble = failure_.stall || find_mismatch(pages_.last()).has_value() || first_cause(ends()).has_value();
+    if (trouble && !failure_.stall && !find_mismatch(pages_.last()) && only_early_leavers()) trouble = !all_ended();
     if (trouble) trouble_ns_ = base::now_ns();
     return trouble;
   }
@@ -155,7 +154,7 @@ class Supervisor {
 
   bool grace_is_over() {
     const double waited = base::seconds_since(trouble_ns_);
-    if (!failure_.stall.empty() || all_ended() || waited > grace_without_cause_s) return true;
+    if (failure_.stall || all_ended() || waited > grace_without_cause_s) return true;
     const auto all = ends();
     const auto cause = first_cause(all);
     return cause && !is_consequence(all[*cause]) && waited > grace_with_cause_s;
