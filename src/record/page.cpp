@@ -83,8 +83,8 @@ std::string_view describe(Phase phase) {
     case Phase::building: return "building the model";
     case Phase::loading: return "loading weights";
     case Phase::reading_data: return "reading data";
-    case Phase::forward: return "in the forward pass";
-    case Phase::backward: return "in the backward pass";
+    case Phase::forward: return "computing the forward pass";
+    case Phase::backward: return "computing the backward pass";
     case Phase::reducing: return "waiting for gradients";
     case Phase::updating: return "updating weights";
     case Phase::evaluating: return "evaluating";

@@ -45,7 +45,7 @@ std::vector<VisibleGpu> visible_gpus(std::span<const Gpu> installed, const std::
 struct DeviceWish {
   config::DeviceKind kind = config::DeviceKind::automatic;
   config::Backend backend = config::Backend::automatic;
-  std::vector<std::int64_t> gpu_ids;  // empty: all that are visible
+  std::vector<std::int64_t> gpu_ids = {};  // empty: all that are visible
   std::int64_t num_gpus = 0;          // 0: all
   std::int64_t ranks = 0;             // 0: one a device
   bool one_rank = false;              // trainer.distributed.enabled is off, or LOCKSTEP_SINGLE_GPU

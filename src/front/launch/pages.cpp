@@ -16,6 +16,8 @@ namespace lockstep::launch {
 
 namespace fs = std::filesystem;
 
+bool is_alive(pid_t pid) { return ::kill(pid, 0) == 0 || errno != ESRCH; }
+
 Pages::Pages(std::string job, std::vector<int> ours, bool foreign)
     : folder_(record::pages_folder(job)), job_(std::move(job)), ours_(std::move(ours)), foreign_(foreign) {
   std::error_code error;
@@ -30,9 +32,16 @@ Pages::Pages(std::string job, std::vector<int> ours, bool foreign)
 
 Pages::~Pages() {
   std::error_code error;
-  for (const int rank : ours_) fs::remove(record::page_path(job_, rank), error);
-  if (!foreign_) fs::remove_all(folder_, error);
-  fs::remove(folder_, error);  // the last rank of a foreign job takes the folder with it
+  if (!foreign_) {
+    fs::remove_all(folder_, error);
+    return;
+  }
+  // The others' launchers may not have seen yet how our rank ended: the last one to leave cleans up.
+  for (const auto& view : read()) {
+    if (!is_ours(static_cast<int>(view.rank)) && is_alive(static_cast<pid_t>(view.pid))) return;
+  }
+  for (const auto& [rank, reader] : readers_) fs::remove(record::page_path(job_, rank), error);
+  fs::remove(folder_, error);
 }
 
 void Pages::find_others() {
@@ -72,7 +81,7 @@ void sweep_old_pages() {
     const auto parts = base::split(name, '-');
     const auto pid = parts.size() == 4 ? base::parse_integer(parts[2]) : std::nullopt;
     std::error_code ignored;
-    if (pid && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH) fs::remove_all(entry.path(), ignored);
+    if (pid && !is_alive(static_cast<pid_t>(*pid))) fs::remove_all(entry.path(), ignored);
   }
 }
 

@@ -1,6 +1,8 @@
 // The pages of all ranks of a job that run on this machine.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -11,7 +13,9 @@
 
 namespace lockstep::launch {
 
-// Owns the folder of the pages if it made it; removes what it made.
+bool is_alive(pid_t pid);
+
+// Makes the folder of the pages, and removes it at the end.
 class Pages {
  public:
   // Ranks listed are ours to start: their old pages go. A foreign job's other ranks are found as their pages appear.

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "front/launch/watch.h"
 
 namespace lockstep::launch {
 namespace {
@@ -42,7 +41,7 @@ std::int64_t time_of(const RankEnd& rank) {
 std::string place_in_run(const RankEnd& rank) {
   if (!rank.page) return rank.end && rank.end->exit_code == 127 ? "before it came to main()" : "before it could say what it was doing";
   const std::string phase(record::describe(rank.page->phase));
-  return rank.page->step > 0 ? fmt::format("while {}, step {}", phase, rank.page->step) : fmt::format("while {}", phase);
+  return rank.page->step > 0 ? fmt::format("in step {} while {}", rank.page->step, phase) : fmt::format("while {}", phase);
 }
 
 std::string how(const RankEnd& rank) {
@@ -135,15 +134,15 @@ Report explain_mismatch(const Failure& failure) {
 }
 
 Report explain_stall(const Failure& failure) {
+  const Stall& stall = *failure.stall;
   Report report;
-  report.headline = fmt::format("nothing has moved for {:.0f} s: {}.", failure.stalled_seconds, failure.stall);
+  report.headline = fmt::format("nothing has moved for {:.0f} s: {}.", stall.seconds, stall.text);
   report.text = "[launch] " + report.headline + "\n  The job was ended (monitor.stall_abort_seconds).\n";
-  for (const auto& rank : failure.ranks) {
-    if (rank.page && waits_in(*rank.page) == nullptr && rank.page->phase != Phase::done) {
-      report.rank = rank.rank;
-      report.text += fmt::format("  The others wait for rank {}.\n", rank.rank);
-      append_log(report.text, rank);
-      break;
+  if (!stall.causes.empty()) {
+    report.rank = stall.causes.front();
+    report.text += fmt::format("  The others wait for {}.\n", name_ranks(stall.causes));
+    for (const auto& rank : failure.ranks) {
+      if (rank.rank == report.rank) append_log(report.text, rank);
     }
   }
   append_try(report.text, {"if a step takes that long by its nature, raise monitor.stall_seconds and monitor.stall_abort_seconds"});
@@ -180,7 +179,7 @@ Report explain(const Failure& failure) {
                            failure.ranks[*cause].end->signal != SIGABRT;
     if (!own_error) return explain_mismatch(failure);
   }
-  if (!failure.stall.empty()) return explain_stall(failure);
+  if (failure.stall) return explain_stall(failure);
 
   const auto cause = first_cause(failure.ranks);
   Report report;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "front/launch/process.h"
+#include "front/launch/watch.h"
 #include "record/page.h"
 
 namespace lockstep::launch {
@@ -26,10 +27,8 @@ struct RankEnd {
 struct Failure {
   int world_size = 1;
   std::vector<RankEnd> ranks;  // those of this machine
-  std::string stall;           // who did what, if the job was ended for standing still
-  double stalled_seconds = 0;
+  std::optional<Stall> stall;  // if the job was ended for standing still
   std::string mismatch;        // if ranks entered different collectives
-  std::int64_t detected_ns = 0;
 };
 
 struct Report {

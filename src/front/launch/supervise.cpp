@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <set>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -133,15 +134,14 @@ class Supervisor {
       stall_said_ = true;
     }
     if (stall->seconds < job_.stall_abort_seconds) return;
-    failure_.stall = stall->text;
-    failure_.stalled_seconds = stall->seconds;
+    failure_.stall = stall;
   }
 
   // True from the moment on when the job cannot end well.
   bool in_trouble() {
     if (trouble_ns_ != 0) return true;
-    bool trouble = !failure_.stall.empty() || find_mismatch(pages_.last()).has_value() || first_cause(ends()).has_value();
-    if (trouble && failure_.stall.empty() && !find_mismatch(pages_.last()) && only_early_leavers()) trouble = !all_ended();
+    bool trouble = failure_.stall || find_mismatch(pages_.last()).has_value() || first_cause(ends()).has_value();
+    if (trouble && !failure_.stall && !find_mismatch(pages_.last()) && only_early_leavers()) trouble = !all_ended();
     if (trouble) trouble_ns_ = base::now_ns();
     return trouble;
   }
@@ -155,7 +155,7 @@ class Supervisor {
 
   bool grace_is_over() {
     const double waited = base::seconds_since(trouble_ns_);
-    if (!failure_.stall.empty() || all_ended() || waited > grace_without_cause_s) return true;
+    if (failure_.stall || all_ended() || waited > grace_without_cause_s) return true;
     const auto all = ends();
     const auto cause = first_cause(all);
     return cause && !is_consequence(all[*cause]) && waited > grace_with_cause_s;
@@ -182,10 +182,9 @@ class Supervisor {
     for (const PageView& page : pages_.last()) {
       const int number = static_cast<int>(page.rank);
       if (pages_.is_ours(number)) continue;
-      const bool alive = ::kill(static_cast<pid_t>(page.pid), 0) == 0 || errno != ESRCH;
-      if (alive) seen_alive_[number] = page.pid;
-      const auto seen = seen_alive_.find(number);
-      if (seen == seen_alive_.end() || seen->second != page.pid) continue;  // a page that an earlier job left
+      const bool alive = is_alive(static_cast<pid_t>(page.pid));
+      if (alive) seen_alive_.insert(page.pid);
+      if (!seen_alive_.contains(page.pid) && page.progress_ns < start_ns_) continue;  // a page that an earlier job left
       RankEnd rank;
       rank.rank = number;
       rank.page = page;
@@ -252,7 +251,8 @@ class Supervisor {
   OutOfMemoryWatch out_of_memory_;
   Pages pages_;
   std::vector<Worker> workers_;
-  std::map<int, std::uint32_t> seen_alive_;  // other launchers' ranks, by pid
+  std::int64_t start_ns_ = base::now_ns();
+  std::set<std::uint32_t> seen_alive_;  // pids of other launchers' ranks
   std::map<int, std::int64_t> gone_ns_;
   Failure failure_;
   std::int64_t trouble_ns_ = 0;

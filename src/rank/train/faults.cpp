@@ -21,19 +21,6 @@ std::int64_t whole_number(const std::string& text) {
   return *value;
 }
 
-std::string_view phase_word(record::Phase phase) {
-  switch (phase) {
-    case record::Phase::reading_data: return "reading";
-    case record::Phase::forward: return "forward";
-    case record::Phase::backward: return "backward";
-    case record::Phase::reducing: return "reducing";
-    case record::Phase::updating: return "updating";
-    case record::Phase::evaluating: return "evaluating";
-    case record::Phase::saving: return "saving";
-    default: return "";
-  }
-}
-
 }  // namespace
 
 Faults Faults::from_environment(int rank) {
@@ -61,7 +48,7 @@ bool Faults::spoils_loss(std::int64_t step) const {
 }
 
 void Faults::at(record::Phase phase, std::int64_t step, const comm::Group& group) const {
-  if (!order_ || order_->action == "nan" || step != order_->step || order_->phase != phase_word(phase)) return;
+  if (!order_ || order_->action == "nan" || step != order_->step || order_->phase != record::name_of(phase)) return;
   base::log_warning("test fault: {} in {} of step {}", order_->action, order_->phase, step);
   if (order_->action == "kill") ::kill(::getpid(), SIGKILL);
   if (order_->action == "segv") ::raise(SIGSEGV);

@@ -1,0 +1,340 @@
+"""Supervision with real processes: deaths, stalls, disagreements, stops, restarts. The workers are fake, the supervisor is not."""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import BIN, ROOT, processes_with, wait_until
+
+DEATHS = [
+    # action, exit code of the job, words of the report
+    ("action=kill", 6, ["signal 9 (SIGKILL"]),
+    ("action=segv", 6, ["signal 11 (SIGSEGV, segmentation fault"]),
+    ("action=abort", 6, ["signal 6 (SIGABRT"]),
+    ("action=bus", 6, ["signal 7 (SIGBUS", "/dev/shm"]),
+    ("action=exit code=7", 6, ["exited with code 7"]),
+    ("action=exit code=0", 6, ["left with exit code 0 before the end"]),
+    ("action=fail code=4", 4, ["exited with code 4", "[data] a test's own error"]),
+    ("action=library", 3, ["libtorch_cpu.so", "LOCKSTEP_LIBTORCH"]),
+]
+
+
+@pytest.mark.parametrize("notices", [0, 1])
+@pytest.mark.parametrize("action,code,words", DEATHS, ids=[d[0] for d in DEATHS])
+def test_a_rank_that_dies_ends_the_job_and_is_named(start, action, code, words, notices):
+    job = start("--ranks", 3, FAKE_FAULT=f"rank=1 step=4 phase=backward {action}", FAKE_NOTICE=notices)
+    job.wait_for_step(3)
+    begun = time.monotonic()
+    job.wait(10)
+    assert time.monotonic() - begun < 5
+    assert job.code == code, job.err
+    assert "rank 1 of 3 died first, in step 4 while computing the backward pass" in job.err
+    for word in words:
+        assert word in job.err, job.err
+    assert f"{job.folder}/ranks/1.log" in job.err and "| " in job.err and "fault: " in job.err
+    assert "Connection closed" not in job.err
+    assert "What to try" in job.err or action.startswith(("action=exit", "action=fail"))
+    job.assert_nothing_left()
+
+
+@pytest.mark.parametrize("phase", ["starting", "connecting", "building", "loading", "reading_data", "forward", "reducing", "updating", "saving", "finishing"])
+def test_death_in_every_phase(start, phase):
+    step = {"starting": 0, "connecting": 0, "building": 0, "loading": 0, "saving": 5, "finishing": 8}.get(phase, 3)
+    job = start("--ranks", 2, FAKE_STEPS=8, FAKE_FAULT=f"rank=0 step={step} phase={phase} action=kill").wait()
+    assert job.code == 6, job.out + job.err
+    assert "rank 0 of 2 died first" in job.err and "SIGKILL" in job.err
+    job.assert_nothing_left()
+
+
+def test_what_a_dead_rank_started_is_gone_too(start):
+    job = start("--ranks", 2, FAKE_FAULT="rank=1 step=2 action=grandchild;rank=1 step=4 action=kill").wait()
+    assert job.code == 6
+    job.assert_nothing_left()
+
+
+def test_killing_lockstep_itself_takes_the_workers_along(start):
+    job = start("--ranks", 2, FAKE_STEPS=100000)
+    job.wait_for_step(2)
+    assert len(job.workers()) == 2
+    job.send(signal.SIGKILL)
+    job.wait()
+    wait_until(lambda: not processes_with(job.marker), seconds=3, what="the end of the workers")
+
+
+def test_a_stalled_rank_is_named_and_the_job_ended(start):
+    job = start("--ranks", 3, "monitor.stall_seconds=1", "monitor.stall_abort_seconds=2", FAKE_FAULT="rank=2 step=4 phase=reading_data action=stall").wait(20)
+    assert job.code == 6
+    assert "rank 2 is reading data since 1 s; 2 ranks (0 and 1) wait in all_reduce 7, gradients of block 0" in job.out
+    assert "nothing has moved for 2 s: rank 2 is reading data since 2 s" in job.err
+    assert "The others wait for rank 2" in job.err
+    job.assert_nothing_left()
+
+
+def test_a_stall_that_passes_is_only_reported(start):
+    job = start("--ranks", 2, "monitor.stall_seconds=0.5", "monitor.stall_abort_seconds=20", FAKE_FAULT="rank=1 step=4 action=slow ms=1500").wait()
+    assert job.code == 0, job.err
+    assert "rank 1 is computing the forward pass" in job.out and "moving again" in job.out
+
+
+def test_long_phases_never_count_as_a_stall(start):
+    job = start("--ranks", 2, "monitor.stall_seconds=0.3", "monitor.stall_abort_seconds=0.6",
+                FAKE_STEPS=6, FAKE_FAULT="rank=0 step=5 phase=saving action=slow ms=1500;rank=1 step=0 phase=loading action=slow ms=1500").wait()
+    assert job.code == 0, job.err
+    assert "nothing has moved" not in job.out + job.err
+
+
+@pytest.mark.parametrize("action,words", [
+    ("kind", "rank 1 entered broadcast of 4096 bytes (gradients of block 0); ranks 0 and 2 entered all_reduce of 4096 bytes (gradients of block 0)"),
+    ("size", "rank 1 entered all_reduce of 68 bytes"),
+])
+def test_ranks_that_enter_different_collectives_are_named(start, action, words):
+    job = start("--ranks", 3, FAKE_FAULT=f"rank=1 step=4 action={action};rank=1 step=4 phase=updating action=stall").wait(20)
+    assert job.code == 6
+    assert "ranks disagree on operation 7 of group world" in job.err and words in job.err
+    job.assert_nothing_left()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_one_signal_finishes_the_step_and_saves(start, number):
+    job = start("--ranks", 2, FAKE_STEPS=100000, FAKE_SAVE=100000)
+    job.wait_for_step(3)
+    job.send(number)
+    job.wait(20)
+    assert job.code == 0, job.err
+    assert "finishing the step and saving" in job.out
+    assert "--name run --ranks 2 --resume auto" in job.out and "lockstep train -f" in job.out
+    last = job.steps()[-1]
+    assert (job.folder / f"checkpoints/step-{last:06}/manifest.json").exists()
+    job.assert_nothing_left()
+    resumed = start("--ranks", 2, "--resume", "auto", FAKE_STEPS=last + 3).wait()
+    assert resumed.code == 0 and resumed.steps() == list(range(1, last + 4))
+    assert f"step {last}/" not in resumed.out, "steps of the first start are not shown again"
+
+
+def test_a_second_signal_ends_at_once(start):
+    job = start("--ranks", 2, FAKE_STEPS=100000, FAKE_FAULT="rank=1 step=3 action=deaf;rank=1 step=4 action=slow ms=60000")
+    job.wait_for_step(3)
+    job.send(signal.SIGINT)
+    time.sleep(0.3)
+    assert job.process.poll() is None
+    begun = time.monotonic()
+    job.send(signal.SIGINT)
+    job.wait(10)
+    assert time.monotonic() - begun < 3
+    assert job.code == 130
+    assert "ended at once" in job.out
+    job.assert_nothing_left()
+
+
+def test_two_signals_of_one_wish_still_save(start):
+    """torchrun passes SIGTERM on to a rank that the terminal has sent SIGINT."""
+    job = start("--ranks", 2, FAKE_STEPS=100000)
+    job.wait_for_step(3)
+    job.send(signal.SIGINT)
+    job.send(signal.SIGTERM)
+    job.wait(20)
+    assert job.code == 0 and "--resume auto" in job.out
+
+
+def test_a_death_while_stopping_is_a_failure(start):
+    job = start("--ranks", 2, FAKE_STEPS=100000, FAKE_FAULT="rank=1 step=6 phase=forward action=kill", FAKE_STEP_MS=100)
+    job.wait_for_step(5)
+    job.send(signal.SIGTERM)
+    job.wait(20)
+    assert job.code in (0, 6)  # the stop may come in time
+    if job.code == 6:
+        assert "rank 1 of 2 died first" in job.err
+
+
+def test_restarts_go_on_from_the_newest_checkpoint(start):
+    job = start("--ranks", 2, "--max-restarts", 2, FAKE_STEPS=12, FAKE_FAULT="rank=1 step=8 action=kill once=1").wait()
+    assert job.code == 0, job.err
+    assert "rank 1 of 2 died first, in step 8" in job.err
+    assert "restart 1 of 2 from the newest whole checkpoint" in job.out and "step-000005" in job.out
+    assert job.steps() == list(range(1, 13))
+    assert "resume: auto" in (job.folder / "config.yaml").read_text()
+
+
+def test_restarts_run_out(start):
+    job = start("--ranks", 2, "--max-restarts", 1, FAKE_FAULT="rank=1 step=2 action=kill").wait()
+    assert job.code == 6
+    assert "restart 1 of 1 from the beginning" in job.out
+    assert job.err.count("died first") == 2
+    job.assert_nothing_left()
+
+
+def test_what_a_person_must_mend_is_not_restarted(start):
+    job = start("--ranks", 2, "--max-restarts", 3, FAKE_FAULT="rank=1 step=2 action=fail code=2").wait()
+    assert job.code == 2 and "restart" not in job.out
+
+
+def test_out_of_memory_kills_are_not_guessed(start):
+    job = start("--ranks", 2, FAKE_FAULT="rank=1 step=2 action=kill").wait()
+    assert "out-of-memory killer" not in job.err
+
+
+def test_headless_prints_json_lines_only(start):
+    job = start("--ranks", 2, "--headless", FAKE_STEPS=6).wait()
+    lines = [json.loads(line) for line in job.out.splitlines()]
+    assert lines[0]["event"] == "plan" and lines[0]["ranks"] == 2 and lines[0]["backend"] == "gloo"
+    assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4, 5, 6]
+    assert lines[-1]["event"] == "end" and lines[-1]["status"] == "complete" and lines[-1]["exit_code"] == 0
+    assert job.err == ""
+
+
+def test_headless_failure(start):
+    job = start("--ranks", 2, "--headless", FAKE_FAULT="rank=1 step=2 action=kill").wait()
+    last = json.loads(job.out.splitlines()[-1])
+    assert last["status"] == "failed" and last["rank"] == 1 and last["exit_code"] == 6 and "SIGKILL" in last["error"]
+    assert "rank 1 of 2 died first" in job.err
+
+
+def test_dry_run_starts_nothing(start):
+    job = start("--ranks", 2, "--dry-run", worker="/nowhere").wait()
+    assert job.code == 0 and "nothing was started" in job.out
+    assert not job.folder.exists()
+
+
+def test_the_port_is_replaced_if_busy_and_refused_if_asked_for(start):
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        server.bind(("127.0.0.1", 29500))
+    except OSError:
+        pytest.skip("port 29500 is in use on this machine")
+    server.listen()
+    job = start("--ranks", 2, FAKE_STEPS=2).wait()
+    assert job.code == 0 and "port 29500 is in use" in job.out
+    asked = start("--ranks", 2, "--port", 29500, name="asked").wait()
+    assert asked.code == 3
+    assert f"port 29500 is in use by pid {os.getpid()} (" in asked.err, asked.err
+    assert not (asked.folder / "config.yaml").exists()
+
+
+def test_two_jobs_at_once_take_different_ports(start):
+    jobs = [start("--ranks", 2, name=f"run{i}", FAKE_STEPS=20) for i in range(3)]
+    assert [job.wait().code for job in jobs] == [0, 0, 0], [job.err for job in jobs]
+
+
+def test_workers_get_their_places(start):
+    job = start("--ranks", 2, FAKE_STEPS=100000)
+    job.wait_for_step(1)
+    seen = {}
+    for pid in job.workers():
+        variables = dict(entry.split("=", 1) for entry in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in entry)
+        seen[variables["RANK"]] = variables
+        assert os.getpgid(pid) == pid, "a process group of its own"
+    assert sorted(seen) == ["0", "1"]
+    for rank, variables in seen.items():
+        assert variables["LOCAL_RANK"] == rank and variables["WORLD_SIZE"] == variables["LOCAL_WORLD_SIZE"] == "2"
+        assert variables["MASTER_ADDR"] == "127.0.0.1" and variables["LOCKSTEP_DEVICE"] == "cpu"
+        assert int(variables["OMP_NUM_THREADS"]) == max(1, len(os.sched_getaffinity(0)) // 2)
+        assert "torch/lib" in variables["LD_LIBRARY_PATH"]
+
+
+def test_missing_worker_and_libraries_are_said(start, tmp_path):
+    job = start(worker=tmp_path / "nowhere").wait()
+    assert job.code == 3 and "nowhere is missing or cannot be run" in job.err
+    job = start(LOCKSTEP_LIBTORCH=tmp_path).wait()
+    assert job.code == 3 and "holds no lib/libtorch_cpu.so" in job.err
+    not_a_program = tmp_path / "text"
+    not_a_program.write_text("hello")
+    not_a_program.chmod(0o755)
+    job = start(worker=not_a_program, name="other").wait()
+    assert job.code == 3 and "cannot start" in job.err
+
+
+def test_a_run_with_checkpoints_is_not_written_over(start):
+    assert start("--ranks", 2, FAKE_STEPS=3).wait().code == 0
+    again = start("--ranks", 2, FAKE_STEPS=3).wait()
+    assert again.code == 2 and "already holds a run with checkpoints" in again.err
+
+
+def test_resume_auto_without_a_name_takes_the_newest_run(start, tmp_path):
+    assert start("--ranks", 2, name="nano-first", FAKE_STEPS=5).wait().code == 0
+    job = start("--ranks", 2, "--resume", "auto", name=None, FAKE_STEPS=8).wait()
+    assert job.code == 0 and "nano-first" in job.out
+    assert (tmp_path / "nano-first/checkpoints/step-000008").exists()
+
+
+def test_background_output_pipe_closed(start):
+    """Training goes on when nobody reads its output any more."""
+    job = start("--ranks", 2, FAKE_STEPS=30)
+    job.process.stdout.close()
+    assert job.process.wait(30) == 0
+    assert job.steps()[-1] == 30
+
+
+def test_generate_passes_words_and_output_through(start, tmp_path):
+    assert start("--ranks", 2, FAKE_STEPS=2).wait().code == 0
+    environment = {**os.environ, "LOCKSTEP_WORKER": str(BIN / "fake_worker")}
+    done = subprocess.run([BIN / "lockstep", "generate", "--run", tmp_path / "run", "--prompt", "Once more", "--max_tokens", "5", "--top-k=3", "--device", "cpu"],
+                          env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"generate: --run {tmp_path / 'run'} --prompt Once more --max-tokens 5 --top-k 3" in done.stdout
+    assert "device: cpu" in done.stdout
+    done = subprocess.run([BIN / "lockstep", "generate", "--run", tmp_path], env=environment, capture_output=True, text=True)
+    assert done.returncode == 2 and "not a run folder" in done.stderr
+
+
+def by_hand(start, rank, world, port, **variables):
+    return start(name=None, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, LOCAL_WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **variables)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_by_hand_each_process_is_one_rank_of_one_run(start, tmp_path):
+    port = free_port()
+    jobs = [by_hand(start, rank, 3, port, FAKE_STEPS=6) for rank in (2, 1, 0)]
+    for job in jobs:
+        assert job.wait().code == 0, job.err
+    folder = tmp_path / f"nano-{port}"
+    assert sorted(path.name for path in (folder / "ranks").glob("*.log")) == ["0.log", "1.log", "2.log"]
+    assert (folder / "config.yaml").exists() and "finished 6 steps" in jobs[2].out
+    assert jobs[0].out == jobs[1].out == ""
+    assert not list(pathlib.Path("/dev/shm").glob(f"lockstep-{os.getuid()}-*/2.*"))
+
+
+def test_by_hand_a_death_ends_the_other_ranks_too(start):
+    port = free_port()
+    jobs = [by_hand(start, rank, 2, port, FAKE_FAULT="rank=1 step=3 action=kill") for rank in (0, 1)]
+    for job in jobs:
+        assert job.wait(20).code == 6
+    assert "rank 1 of 2 died first" in jobs[1].err and "SIGKILL" in jobs[1].err
+    assert "rank 1 of 2 died first" in jobs[0].err
+    for job in jobs:
+        job.assert_nothing_left()
+
+
+def test_incomplete_variables_are_named(start):
+    job = start(RANK=0, WORLD_SIZE=2).wait()
+    assert job.code == 2 and "LOCAL_RANK, MASTER_ADDR, MASTER_PORT are missing" in job.err
+    spawned = start("--spawn", "--ranks", 2, RANK=0, WORLD_SIZE=2, FAKE_STEPS=2).wait()
+    assert spawned.code == 0, spawned.err
+
+
+def torchrun():
+    """A torchrun that works: the one of the test environment, or of the python that runs this."""
+    for python in (ROOT / ".deps-test/bin/python", pathlib.Path(sys.executable)):
+        if python.exists() and subprocess.run([python, "-c", "import torch.distributed.run"], capture_output=True).returncode == 0:
+            return [str(python), "-m", "torch.distributed.run"]
+    pytest.skip("no python here has torch")
+
+
+def test_under_torchrun_it_becomes_one_rank(start, tmp_path):
+    job = start("--headless", name=None, FAKE_STEPS=4, prefix=[*torchrun(), "--no-python", "--nproc-per-node=2", f"--master-port={free_port()}"]).wait(120)
+    assert job.code == 0, job.err
+    lines = [json.loads(line) for line in job.out.splitlines() if line.startswith("{")]
+    assert lines[0]["event"] == "plan" and lines[0]["ranks"] == 2
+    assert lines[-1]["event"] == "end"
+    assert len(list(tmp_path.glob("nano-*"))) == 1, "both ranks came to the same name"
