@@ -98,6 +98,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
                                              {"backend", config::name_of(run->world->backend())},
                                              {"total_steps", run->total_steps}}
                                   .dump());
+    if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard");
     if (checkpoint) run->note(fmt::format("resumed from {} at step {}", checkpoint->string(), run->progress.step));
   }
   return run;

@@ -113,8 +113,18 @@ class Loop {
     line.mfu = summary_.mfu(line.tokens_per_second);
     if (run_.config.model.dtype == config::DType::f16) line.loss_scale = update.loss_scale;
     run_.metrics->write(line);
+    write_scalars(line);
     window_seconds_ = window_tokens_ = 0;
     window_steps_ = 0;
+  }
+
+  void write_scalars(const record::StepLine& line) const {
+    if (!run_.tensorboard) return;
+    run_.tensorboard->add("train/loss", line.step, line.loss);
+    run_.tensorboard->add("train/grad_norm", line.step, line.grad_norm);
+    run_.tensorboard->add("train/learning_rate", line.step, line.learning_rate);
+    run_.tensorboard->add("speed/tokens_per_second", line.step, line.tokens_per_second);
+    run_.tensorboard->add("speed/step_seconds", line.step, line.step_seconds);
   }
 
   double epoch() const {
@@ -132,17 +142,31 @@ class Loop {
     if (run_.metrics) run_.metrics->write_event(nlohmann::json{{"event", "skipped"}, {"step", outcome.step}, {"reason", reason}}.dump());
     if (in_a_row < trainer_.max_skipped_steps) return;
     throw base::run_error("train",
-                          "step {}: {} steps in a row were skipped because {}. Rank {} trained on samples {}. Lower trainer.learning_rate, raise "
+                          "step {}: {} steps in a row were skipped because {}. Samples of the last one: {}. Lower trainer.learning_rate, raise "
                           "trainer.warmup_steps, or look at those samples; trainer.max_skipped_steps is {}.",
-                          outcome.step, in_a_row, reason, run_.ranks().rank(), list_of(outcome.samples), trainer_.max_skipped_steps);
+                          outcome.step, in_a_row, reason, samples_by_rank(outcome.samples, culprits), trainer_.max_skipped_steps);
   }
 
-  std::string list_of(const std::vector<std::int64_t>& samples) const {
-    std::vector<std::string> words;
-    for (std::int64_t sample : samples) {
-      if (sample >= 0) words.push_back(std::to_string(sample));
+  // "rank 1: 17, 4, 92". Collective: every rank tells its samples, so that each can name the culprits'.
+  std::string samples_by_rank(std::vector<std::int64_t> mine, std::vector<std::string> culprits) const {
+    const comm::Group& ranks = run_.ranks();
+    const auto count = static_cast<std::int64_t>(mine.size());
+    const at::Tensor all = at::empty({ranks.size(), count}, at::TensorOptions().dtype(at::kLong).device(ranks.device()));
+    ranks.all_gather(all, at::from_blob(mine.data(), {count}, at::kLong).to(ranks.device()), "samples of a bad step").wait();
+    const at::Tensor rows = all.cpu();
+    if (culprits.empty()) {
+      for (int rank = 0; rank < ranks.size(); ++rank) culprits.push_back(std::to_string(rank));
     }
-    return base::join(std::span(words).first(std::min<std::size_t>(words.size(), 32)), ", ");
+    std::vector<std::string> lines;
+    for (const std::string& culprit : culprits) {
+      const std::int64_t* row = rows.const_data_ptr<std::int64_t>() + std::stoll(culprit) * count;
+      std::vector<std::string> words;
+      for (std::int64_t i = 0; i < count && words.size() < 32; ++i) {
+        if (row[i] >= 0) words.push_back(std::to_string(row[i]));
+      }
+      lines.push_back(fmt::format("rank {}: {}", culprit, base::join(words, ", ")));
+    }
+    return base::join(lines, "; ");
   }
 
   void run_evaluation() {
@@ -150,6 +174,7 @@ class Loop {
     const record::EvalLine line = evaluate(run_);
     summary_.add_evaluation(line);
     if (run_.metrics) run_.metrics->write(line);
+    if (run_.tensorboard) run_.tensorboard->add("eval/loss", line.step, line.eval_loss);
     last_ns_ = base::now_ns();
   }
 

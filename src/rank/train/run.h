@@ -20,6 +20,7 @@
 #include "record/metrics.h"
 #include "record/page.h"
 #include "record/run_folder.h"
+#include "record/tensorboard.h"
 
 namespace lockstep::train {
 
@@ -44,7 +45,8 @@ struct Run {
   std::unique_ptr<optim::AdamW> optimizer;
   std::unique_ptr<BatchSource> batches;
   std::unique_ptr<checkpoint::Saver> saver;
-  std::unique_ptr<record::MetricsWriter> metrics;  // rank 0 only
+  std::unique_ptr<record::MetricsWriter> metrics;          // rank 0 only
+  std::unique_ptr<record::TensorBoardWriter> tensorboard;  // rank 0, where monitor.tensorboard asks for it
   Faults faults;
   Progress progress;
   std::int64_t total_steps = 0;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -49,11 +50,21 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
+// The device that tests run on; a GPU's part of LibTorch comes with the plug-in.
+at::Device test_device() {
+  const char* name = std::getenv("LOCKSTEP_TEST_DEVICE");
+  const at::Device device(name != nullptr ? name : "cpu");
+  if (device.is_cuda()) {
+    const auto plugin = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/liblockstep_cuda.so";
+    if (::dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) throw std::runtime_error(::dlerror());
+  }
+  return device;
+}
+
 [[noreturn]] void be_a_rank(config::Backend backend, const RankFunction& function) {
   int code = 1;
   try {
-    const char* device = std::getenv("LOCKSTEP_TEST_DEVICE");
-    comm::World world({.place = comm::place_from_environment(), .backend = backend, .device = at::Device(device ? device : "cpu"), .timeout_s = 30},
+    comm::World world({.place = comm::place_from_environment(), .backend = backend, .device = test_device(), .timeout_s = 30},
                       std::make_shared<record::PageWriter>("", 0));
     const std::vector<double> numbers = function(world);
     std::ofstream out(std::getenv("LOCKSTEP_TEST_RESULT"), std::ios::binary);

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Formats all sources with clang-format; --check only says which files are off.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mapfile -t files < <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
+if [ "${1:-}" = --check ]; then
+  .deps-test/bin/clang-format --dry-run -Werror "${files[@]}" || { echo "format: run 'make format'"; exit 1; }
+  echo "format: good"
+else
+  .deps-test/bin/clang-format -i "${files[@]}"
+fi
