@@ -289,6 +289,14 @@ std::vector<Option> monitor_options() {
           .key = "monitor.tensorboard",
           .says = "Write TensorBoard files into the run folder as well.",
       }),
+      option<&R::monitor, &M::profile_steps>({
+          .key = "monitor.profile_steps",
+          .says = "Steps to trace, after the first five: a Perfetto trace a rank and a table of where the time went.",
+          .unit = "steps",
+          .range = between(0, 1000),
+          .zero = "no trace",
+          .flags = {"--profile"},
+      }),
   };
 }
 

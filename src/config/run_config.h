@@ -137,6 +137,7 @@ struct MonitorConfig {
   std::string sample_prompt = "Once upon a time";
   double sample_temperature = 0.7;
   bool tensorboard = false;
+  std::int64_t profile_steps = 0;  // traced after the first five
 
   bool operator==(const MonitorConfig&) const = default;
 };

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "rank/task/task.h"
 #include "rank/train/evaluate.h"
+#include "rank/train/profile.h"
 #include "rank/train/state.h"
 #include "rank/train/summary.h"
 #include "rank/train/train_step.h"
@@ -52,6 +53,7 @@ class Loop {
 
   void go() {
     while (run_.progress.step < run_.total_steps && !stopping_) {
+      profile_.before_step(run_.progress.step + 1);
       Reading reading(train_step(run_), run_.world->device());
       const std::int64_t step = reading.outcome().step;
       std::swap(pending_, earlier_);
@@ -66,6 +68,7 @@ class Loop {
       if (due(trainer_.save_interval, step) && step < run_.total_steps) save();
     }
     settle_all();
+    profile_.stop();
     finish();
   }
 
@@ -233,6 +236,7 @@ class Loop {
   Run& run_;
   const config::TrainerConfig& trainer_;
   Summary summary_;
+  Profile profile_{run_.config.monitor.profile_steps, run_.folder.root / "profile", run_.ranks().rank(), run_.world->device()};
   std::int64_t last_ns_;
   std::optional<Reading> pending_, earlier_;
   bool stopping_ = false;

@@ -1,0 +1,89 @@
+// Drives LibTorch's profiler (Kineto, with CUPTI on a GPU) and adds its events up by name.
+#include "rank/train/profile.h"
+
+#include <torch/csrc/autograd/profiler_kineto.h>
+
+#include <map>
+
+#include "base/files.h"
+#include "base/log.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::int64_t warm_up_steps = 5;
+
+torch::profiler::impl::ProfilerConfig profiler_config() {
+  return torch::profiler::impl::ProfilerConfig(torch::profiler::impl::ProfilerState::KINETO);
+}
+std::set<torch::profiler::impl::ActivityType> activities(at::Device device) {
+  std::set<torch::profiler::impl::ActivityType> kinds{torch::profiler::impl::ActivityType::CPU};
+  if (device.is_cuda()) kinds.insert(torch::profiler::impl::ActivityType::CUDA);
+  return kinds;
+}
+
+struct Line {
+  std::uint64_t nanoseconds = 0;
+  std::int64_t calls = 0;
+};
+
+// On a GPU the kernels; on a CPU the operators (ours run inside the named ranges).
+std::string table_of(const torch::autograd::profiler::ProfilerResult& result, at::Device device, std::int64_t steps) {
+  std::map<std::string, Line> by_name;
+  std::uint64_t total = 0, first = UINT64_MAX, last = 0;
+  for (const auto& event : result.events()) {
+    if (event.deviceType() != device.type()) continue;
+    Line& line = by_name[event.name().substr(0, 110)];
+    line.nanoseconds += event.durationNs();
+    line.calls += 1;
+    total += event.durationNs();
+    first = std::min(first, event.startNs());
+    last = std::max(last, event.endNs());
+  }
+  std::vector<std::pair<std::string, Line>> lines(by_name.begin(), by_name.end());
+  std::sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.second.nanoseconds > b.second.nanoseconds; });
+  const double per_step = 1e-6 / static_cast<double>(steps);
+  std::string text = fmt::format("{} steps on {}: {:.2f} ms a step from first to last event, {:.2f} ms added up\n\n{:>9} {:>6} {:>7}  {}\n", steps, device.str(),
+                                 static_cast<double>(last - std::min(first, last)) * per_step, static_cast<double>(total) * per_step, "ms/step", "share",
+                                 "calls", "name");
+  for (const auto& [name, line] : lines) {
+    text += fmt::format("{:9.3f} {:5.1f}% {:7.1f}  {}\n", static_cast<double>(line.nanoseconds) * per_step,
+                        100.0 * static_cast<double>(line.nanoseconds) / static_cast<double>(std::max<std::uint64_t>(total, 1)),
+                        static_cast<double>(line.calls) / static_cast<double>(steps), name);
+  }
+  return text;
+}
+
+}  // namespace
+
+Profile::Profile(std::int64_t steps, std::filesystem::path folder, int rank, at::Device device)
+    : steps_(steps), folder_(std::move(folder)), rank_(rank), device_(device) {}
+
+Profile::~Profile() {
+  if (running_) torch::autograd::profiler::disableProfiler();
+}
+
+void Profile::before_step(std::int64_t) {
+  if (steps_ == 0) return;
+  if (seen_ == warm_up_steps) {
+    torch::autograd::profiler::prepareProfiler(profiler_config(), activities(device_));
+    torch::autograd::profiler::enableProfiler(profiler_config(), activities(device_));
+    running_ = true;
+  }
+  if (seen_ == warm_up_steps + steps_) stop();
+  ++seen_;
+}
+
+void Profile::stop() {
+  if (!running_) return;
+  running_ = false;
+  const auto result = torch::autograd::profiler::disableProfiler();
+  std::filesystem::create_directories(folder_);
+  const auto stem = folder_ / fmt::format("rank-{}", rank_);
+  result->save(stem.string() + ".json");
+  const std::int64_t traced = std::min(steps_, seen_ - warm_up_steps);
+  base::write_text_atomically(base::real_files(), stem.string() + ".txt", table_of(*result, device_, std::max<std::int64_t>(traced, 1)));
+  base::log_info("traced {} steps: {}.json (open in ui.perfetto.dev) and {}.txt", traced, stem.string(), stem.string());
+}
+
+}  // namespace lockstep::train
