@@ -47,11 +47,13 @@ void expect_same_bits(const Result& a, const Result& b) {
 }
 
 TEST(Keep, EveryPolicyGivesTheSameBits) {
+  const auto device = test::device();
+  const test::Deterministic deterministic;
   for (const bool head_norms : {false, true})
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       auto config = rich_model();
       config.qk_norm = config.qkv_bias = head_norms;
-      const UnitStorage storage{.device = test::device(), .weight_dtype = type, .gradient_dtype = type};
+      const UnitStorage storage{.device = device, .weight_dtype = type, .gradient_dtype = type};
       const auto all = run(config, storage, [](Decoder&) {});
       for (const auto keep : {Keep::matmuls, Keep::input}) {
         SCOPED_TRACE(fmt::format("policy {}, {}, head norms {}", int(keep), c10::toString(type), head_norms));
@@ -69,6 +71,7 @@ TEST(Keep, EveryPolicyGivesTheSameBits) {
 TEST(Keep, EvaluationBetweenStepsChangesNothing) {
   const auto config = rich_model();
   const UnitStorage storage{.device = test::device()};
+  const test::Deterministic deterministic;
   const auto plain = run(config, storage, [](Decoder&) {});
   auto units = test::make_units(config, storage);
   Decoder decoder(config, test::pointers(units));
