@@ -35,14 +35,13 @@ config::ModelConfig shape(std::int64_t hidden, std::int64_t layers, std::int64_t
 }
 
 const std::map<std::string, config::ModelConfig> kModels = {
-    {"nano", shape(384, 6, 6, 2, 1024, 1024, true, false)},
-    {"gpt", shape(768, 12, 12, 12, 2048, 50304, true, false)},
-    {"qwen-0.5b", shape(896, 24, 14, 2, 4864, 151936, true, true)},
-    {"qwen-1.5b", shape(1536, 28, 12, 2, 8960, 151936, true, true)},
+    {"nano", shape(384, 6, 6, 2, 1024, 1024, true, false)},          {"gpt", shape(768, 12, 12, 12, 2048, 50304, true, false)},
+    {"qwen-0.5b", shape(896, 24, 14, 2, 4864, 151936, true, true)},  {"qwen-1.5b", shape(1536, 28, 12, 2, 8960, 151936, true, true)},
     {"llama-1b", shape(2048, 16, 32, 8, 8192, 128256, true, false)},
 };
 const std::map<std::string, at::ScalarType> kTypes = {{"f32", at::kFloat}, {"bf16", at::kBFloat16}, {"f16", at::kHalf}};
-const std::map<std::string, model::Keep> kKeep = {{"all", model::Keep::all}, {"matmuls", model::Keep::matmuls}, {"input", model::Keep::input}};
+const std::map<std::string, model::Keep> kKeep = {
+    {"all", model::Keep::all}, {"matmuls", model::Keep::matmuls}, {"input", model::Keep::input}};
 
 // The first two rounds make buffers and plans; they are left out.
 double median_seconds(int steps, const at::Device& device, const std::function<void()>& body) {
@@ -64,8 +63,9 @@ double median_seconds(int steps, const at::Device& device, const std::function<v
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::map<std::string, std::string> arg{{"--model", "nano"}, {"--device", "cpu"}, {"--dtype", "f32"},    {"--gradients", ""}, {"--keep", "all"},
-                                         {"--batch", "8"},    {"--time", "128"},   {"--threads", "1"},    {"--steps", "15"},   {"--reference", "1"}};
+  std::map<std::string, std::string> arg{{"--model", "nano"}, {"--device", "cpu"}, {"--dtype", "f32"}, {"--gradients", ""},
+                                         {"--keep", "all"},   {"--batch", "8"},    {"--time", "128"},  {"--threads", "1"},
+                                         {"--steps", "15"},   {"--reference", "1"}};
   for (int i = 1; i + 1 < argc; i += 2) arg.at(argv[i]) = argv[i + 1];
   at::set_num_threads(std::atoi(arg["--threads"].c_str()));
   const auto batch = std::atoll(arg["--batch"].c_str()), time = std::atoll(arg["--time"].c_str());
@@ -84,7 +84,8 @@ int main(int argc, char** argv) {
   std::vector<model::Unit*> list;
   std::int64_t parameters = 0;
   for (auto& spec : model::decoder_units(config)) {
-    units.push_back(std::make_unique<model::Unit>(spec, model::UnitStorage{.device = device, .weight_dtype = dtype, .gradient_dtype = gradients}));
+    units.push_back(
+        std::make_unique<model::Unit>(spec, model::UnitStorage{.device = device, .weight_dtype = dtype, .gradient_dtype = gradients}));
     list.push_back(units.back().get());
     parameters += units.back()->elements();
   }
@@ -98,8 +99,8 @@ int main(int argc, char** argv) {
 
   const double ours = median_seconds(steps, device, [&] { decoder.forward_backward(tokens, targets, adamw.scale()); });
   const double flops = model::flops_per_token(config, time) * count;
-  std::printf("%s, %.1fM parameters, %s, batch %lld x %lld\n", arg["--model"].c_str(), parameters * 1e-6, arg["--dtype"].c_str(), (long long)batch,
-              (long long)time);
+  std::printf("%s, %.1fM parameters, %s, batch %lld x %lld\n", arg["--model"].c_str(), parameters * 1e-6, arg["--dtype"].c_str(),
+              (long long)batch, (long long)time);
   std::printf("forward+backward %9.0f tokens/s  %8.2f ms  %8.1f GFLOP/s\n", count / ours, ours * 1e3, flops / ours * 1e-9);
   at::Tensor loss;
   const double whole = median_seconds(steps, device, [&] {
@@ -108,7 +109,8 @@ int main(int argc, char** argv) {
     adamw.step(1e-4);
   });
   std::printf("with update      %9.0f tokens/s  %8.2f ms  loss %.4f\n", count / whole, whole * 1e3, loss.item<double>() / count);
-  if (device.is_cuda()) std::printf("peak memory      %.2f GiB\n", double(kernels::cuda_plugin().peak_memory_bytes(device.index())) / (1 << 30));
+  if (device.is_cuda())
+    std::printf("peak memory      %.2f GiB\n", double(kernels::cuda_plugin().peak_memory_bytes(device.index())) / (1 << 30));
   if (arg["--reference"] == "0") return 0;
 
   auto copies = reference::copy_parameters(list, dtype);

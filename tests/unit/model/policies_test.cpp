@@ -35,7 +35,8 @@ Result run(const config::ModelConfig& config, const UnitStorage& storage, Prepar
   Result result;
   for (int step = 0; step < 2; ++step) {  // twice: buffers are reused the second time
     const auto batch = test::random_batch({.vocab = config.vocab_size, .batch = 3, .time = 16, .ignored = 5}, step, storage.device);
-    result.loss = decoder.forward_backward(batch.tokens, batch.targets, at::ones({}, batch.tokens.options().dtype(at::kFloat))).item<double>();
+    result.loss =
+        decoder.forward_backward(batch.tokens, batch.targets, at::ones({}, batch.tokens.options().dtype(at::kFloat))).item<double>();
   }
   for (const auto& unit : units) result.gradients.push_back(unit->gradients().clone());
   return result;
@@ -111,14 +112,18 @@ TEST_P(SixteenBit, GradientsPointWhereTheReferencePoints) {
       const auto a = view.to(at::kDouble), b = parameters.at(name).grad().to(at::kDouble);
       const double cosine = ((a * b).sum() / (a.pow(2).sum().sqrt() * b.pow(2).sum().sqrt())).item<double>();
       EXPECT_GT(cosine, 0.999) << name;
-      EXPECT_NEAR(a.pow(2).sum().sqrt().item<double>() / scale, b.pow(2).sum().sqrt().item<double>(), 0.02 * b.pow(2).sum().sqrt().item<double>()) << name;
+      EXPECT_NEAR(a.pow(2).sum().sqrt().item<double>() / scale, b.pow(2).sum().sqrt().item<double>(),
+                  0.02 * b.pow(2).sum().sqrt().item<double>())
+          << name;
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, SixteenBit,
                          testing::Values(Types{at::kBFloat16, at::kBFloat16}, Types{at::kBFloat16, at::kFloat}, Types{at::kHalf, at::kHalf},
                                          Types{at::kHalf, at::kFloat}),
-                         [](const auto& info) { return std::string(c10::toString(info.param.weight)) + "_" + c10::toString(info.param.gradient); });
+                         [](const auto& info) {
+                           return std::string(c10::toString(info.param.weight)) + "_" + c10::toString(info.param.gradient);
+                         });
 
 }  // namespace
 }  // namespace lockstep::model
