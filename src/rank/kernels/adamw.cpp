@@ -37,8 +37,9 @@ void adamw(const AdamW& a, Stream) {
   if (a.control->skip != 0) {
     if (!a.zero_gradient) return;
     by_type(a.gradient_type, [&]<typename G>(G) {
-      parallel(a.count, grain,
-               [&](std::int64_t begin, std::int64_t end) { std::memset(static_cast<G*>(a.gradient) + begin, 0, (end - begin) * sizeof(G)); });
+      parallel(a.count, grain, [&](std::int64_t begin, std::int64_t end) {
+        std::memset(static_cast<G*>(a.gradient) + begin, 0, (end - begin) * sizeof(G));
+      });
     });
     return;
   }

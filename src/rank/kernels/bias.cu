@@ -15,7 +15,8 @@ __global__ void slice_sums(BiasBackward a) {
   const std::int64_t first = a.rows * blockIdx.y / gridDim.y, last = a.rows * (blockIdx.y + 1) / gridDim.y;
   float sum = 0;
   if (column < a.width)
-    for (std::int64_t row = first + threadIdx.y; row < last; row += kStripes) sum += load(static_cast<const T*>(a.dout)[row * a.width + column]);
+    for (std::int64_t row = first + threadIdx.y; row < last; row += kStripes)
+      sum += load(static_cast<const T*>(a.dout)[row * a.width + column]);
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y != 0 || column >= a.width) return;

@@ -41,8 +41,9 @@ void check_tokens(const at::Tensor& tokens, std::int64_t vocab) {
   const auto* token = tokens.const_data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < tokens.numel(); ++i)
     if (token[i] < 0 || token[i] >= vocab)
-      throw base::data_error("model", "token {} is outside the vocabulary of {} (model.vocab_size). The data was made with another tokenizer.", token[i],
-                             vocab);
+      throw base::data_error("model",
+                             "token {} is outside the vocabulary of {} (model.vocab_size). The data was made with another tokenizer.",
+                             token[i], vocab);
 }
 
 HeadGradient head_gradient(const at::Tensor& t) {
@@ -103,9 +104,11 @@ void rms_norm_backward(const at::Tensor& dout, const at::Tensor& x, const at::Te
                                  stream_of(dx));
 }
 
-void rope_forward(const at::Tensor& in, const at::Tensor& out, const HeadLayout& layout, const RotaryTable& rotary, const HeadNorms& norms) {
+void rope_forward(const at::Tensor& in, const at::Tensor& out, const HeadLayout& layout, const RotaryTable& rotary,
+                  const HeadNorms& norms) {
   const auto rotated = (layout.heads + layout.kv_heads) * layout.head_dim;
-  expect(in.dim() == 2 && in.size(1) >= rotated && out.size(1) >= rotated && in.size(0) == out.size(0), "rope: packed [rows, heads x head_dim]");
+  expect(in.dim() == 2 && in.size(1) >= rotated && out.size(1) >= rotated && in.size(0) == out.size(0),
+         "rope: packed [rows, heads x head_dim]");
   expect(rotary.cosine.size(0) >= layout.time && rotary.cosine.size(1) == layout.head_dim / 2, "rope: a table row for every position");
   table_of(out).rope_forward({.in = in.const_data_ptr(),
                               .out = out.data_ptr(),
@@ -157,9 +160,11 @@ void rope_backward(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor&
 }
 
 void swiglu_forward(const at::Tensor& gate_up, const at::Tensor& out) {
-  expect(gate_up.dim() == 2 && gate_up.size(1) == 2 * out.size(1) && gate_up.is_contiguous() && out.is_contiguous(), "swiglu: gate and up side by side");
+  expect(gate_up.dim() == 2 && gate_up.size(1) == 2 * out.size(1) && gate_up.is_contiguous() && out.is_contiguous(),
+         "swiglu: gate and up side by side");
   table_of(out).swiglu_forward(
-      {.gate_up = gate_up.const_data_ptr(), .out = out.data_ptr(), .rows = out.size(0), .width = out.size(1), .type = type_of(out)}, stream_of(out));
+      {.gate_up = gate_up.const_data_ptr(), .out = out.data_ptr(), .rows = out.size(0), .width = out.size(1), .type = type_of(out)},
+      stream_of(out));
 }
 
 void swiglu_backward(const at::Tensor& gate_up, const at::Tensor& dout, const at::Tensor& dgate_up, const at::Tensor& out_again) {
@@ -233,7 +238,8 @@ void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at
 
 void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::int64_t first) {
   expect(out.scalar_type() == at::kFloat && out.is_contiguous(), "random numbers are written as dense f32");
-  table_of(out).random_normal({.out = out.data_ptr<float>(), .key = key, .first = first, .count = out.numel(), .std = float(std)}, stream_of(out));
+  table_of(out).random_normal({.out = out.data_ptr<float>(), .key = key, .first = first, .count = out.numel(), .std = float(std)},
+                              stream_of(out));
 }
 
 at::Tensor sum_of_squares(at::TensorList flats) {

@@ -5,7 +5,8 @@
 namespace lockstep::kernels {
 
 const CudaPlugin& cuda_plugin() {
-  throw base::machine_error("kernels", "this build has no CUDA part (it was made with CUDA=0). Build again with `make build`, or train with --device cpu.");
+  throw base::machine_error(
+      "kernels", "this build has no CUDA part (it was made with CUDA=0). Build again with `make build`, or train with --device cpu.");
 }
 
 void* cuda_plugin_symbol(const std::string&) { return nullptr; }

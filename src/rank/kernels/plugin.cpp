@@ -26,15 +26,16 @@ struct Library {
   Library() {
     const auto path = plugin_path();
     if (!std::filesystem::exists(path))
-      throw base::machine_error("kernels", "the CUDA plug-in is not at {}. Build it with `make build`, or point LOCKSTEP_CUDA_PLUGIN at it.",
-                                path.string());
+      throw base::machine_error(
+          "kernels", "the CUDA plug-in is not at {}. Build it with `make build`, or point LOCKSTEP_CUDA_PLUGIN at it.", path.string());
     // Global, because LibTorch's CUDA part registers itself for the libraries that are already there.
     handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (handle == nullptr)
-      throw base::machine_error("kernels",
-                                "the CUDA plug-in {} does not load: {}. It needs the CUDA build of LibTorch 2.11.0 and its nvidia-* packages on the "
-                                "library path, and the GPU's driver.",
-                                path.string(), dlerror());
+      throw base::machine_error(
+          "kernels",
+          "the CUDA plug-in {} does not load: {}. It needs the CUDA build of LibTorch 2.11.0 and its nvidia-* packages on the "
+          "library path, and the GPU's driver.",
+          path.string(), dlerror());
     const auto entry = reinterpret_cast<const CudaPlugin* (*)()>(dlsym(handle, "lockstep_cuda_plugin"));
     base::check(entry != nullptr, "the CUDA plug-in exports lockstep_cuda_plugin");
     plugin = entry();

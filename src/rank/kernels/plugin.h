@@ -12,8 +12,8 @@ namespace lockstep::kernels {
 struct CudaPlugin {
   int version;
   const Table* table;
-  Stream (*current_stream)(int device);  // also makes it the calling thread's device, so that kernels land there
-  void (*synchronize)(int device);       // waits for the current stream
+  Stream (*current_stream)(int device);            // also makes it the calling thread's device, so that kernels land there
+  void (*synchronize)(int device);                 // waits for the current stream
   std::uint64_t (*peak_memory_bytes)(int device);  // most that tensors have held at once since the last reset
   void (*reset_peak_memory)(int device);
   void (*free_memory_bytes)(int device, std::uint64_t* free, std::uint64_t* total);

@@ -65,8 +65,7 @@ void backward_rows(const RmsNormBackward& a, std::int64_t begin, std::int64_t en
     const float slope = dot * rstd * rstd * rstd / float(a.width);
     if (a.accumulate) {
 #pragma omp simd
-      for (std::int64_t i = 0; i < a.width; ++i)
-        store(dx[i], load(dx[i]) + (load(dout[i]) * load(weight[i]) * rstd - load(x[i]) * slope));
+      for (std::int64_t i = 0; i < a.width; ++i) store(dx[i], load(dx[i]) + (load(dout[i]) * load(weight[i]) * rstd - load(x[i]) * slope));
     } else {
 #pragma omp simd
       for (std::int64_t i = 0; i < a.width; ++i) store(dx[i], load(dout[i]) * load(weight[i]) * rstd - load(x[i]) * slope);
@@ -93,8 +92,7 @@ void rms_norm_backward(const RmsNormBackward& a, Stream) {
   const std::int64_t slices = a.rows < kCpuPartialRows ? a.rows : kCpuPartialRows;
   by_type(a.type, [&]<typename T>(T) {
     parallel(slices, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (auto s = begin; s < end; ++s)
-        backward_rows<T>(a, a.rows * s / slices, a.rows * (s + 1) / slices, a.partials + s * a.width);
+      for (auto s = begin; s < end; ++s) backward_rows<T>(a, a.rows * s / slices, a.rows * (s + 1) / slices, a.partials + s * a.width);
     });
   });
   add_partials(a.partials, slices, a.width, a.dweight, a.gradient_type);

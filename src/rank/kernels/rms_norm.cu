@@ -130,8 +130,8 @@ void with_vector(bool full, F body) {
 void rms_norm_forward(const RmsNormForward& a, Stream stream) {
   if (a.rows == 0) return;
   by_type(a.type, [&]<typename T>(T) {
-    const bool full = a.width % kFullVector<T> == 0 && aligned16(a.residual) && aligned16(a.delta) && aligned16(a.weight) && aligned16(a.out) &&
-                      aligned16(a.x_out);
+    const bool full = a.width % kFullVector<T> == 0 && aligned16(a.residual) && aligned16(a.delta) && aligned16(a.weight) &&
+                      aligned16(a.out) && aligned16(a.x_out);
     with_vector<T>(full, [&](auto v) {
       with_shape(a.width, v, [&](auto k, int threads) { forward<T, v(), k()><<<a.rows, threads, 0, native(stream)>>>(a); });
     });

@@ -105,7 +105,8 @@ __global__ void backward(RopeBackward a, int lanes) {
     const HeadGradient& from = is_q ? a.dq : (is_v ? a.dv : a.dk);
     const std::int64_t first_head = is_q ? head : (head - a.heads - (is_v ? a.kv_heads : 0)) * a.kv_repeat;
     const int count = is_q ? 1 : int(a.kv_repeat);
-    const auto* data = static_cast<const T*>(from.data) + batch * from.batch_stride + time * from.time_stride + first_head * from.head_stride;
+    const auto* data =
+        static_cast<const T*>(from.data) + batch * from.batch_stride + time * from.time_stride + first_head * from.head_stride;
     auto* out = static_cast<T*>(a.dqkv) + row * heads * dim + head * dim;
     const auto* raw = static_cast<const T*>(a.qkv) + row * heads * dim + head * dim;
     const auto* weight = static_cast<const T*>(is_q ? a.q_weight : a.k_weight);

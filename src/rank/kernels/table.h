@@ -147,12 +147,12 @@ inline constexpr int kSquarePartials = 512;
 
 // What the optimizer decides on the device, so that no step waits for the host.
 struct Control {
-  double gradient_norm;      // of the true mean gradient, before clipping
-  double factor;             // what AdamW multiplies a gradient with
-  double skip;               // 1: this step changes nothing
-  double updates;            // AdamW's step count
-  double loss_scale;         // f16: multiplies the loss
-  double good_steps;         // since the scale last changed
+  double gradient_norm;  // of the true mean gradient, before clipping
+  double factor;         // what AdamW multiplies a gradient with
+  double skip;           // 1: this step changes nothing
+  double updates;        // AdamW's step count
+  double loss_scale;     // f16: multiplies the loss
+  double good_steps;     // since the scale last changed
   double skipped_in_a_row;
   double skipped_total;
 };

@@ -88,8 +88,8 @@ HeadGradients attention_backward(const at::Tensor& dout, const HeadViews& heads,
   switch (saved.kind) {
     case AttentionKind::cpu_flash: {
       const auto all = ungrouped(heads);
-      std::tie(g.dq, g.dk, g.dv) = at::_scaled_dot_product_flash_attention_for_cpu_backward(d, q, all.k, all.v, saved.out, saved.log_sum,
-                                                                                            kNoDropout, kCausal);
+      std::tie(g.dq, g.dk, g.dv) =
+          at::_scaled_dot_product_flash_attention_for_cpu_backward(d, q, all.k, all.v, saved.out, saved.log_sum, kNoDropout, kCausal);
       break;
     }
     case AttentionKind::cudnn:

@@ -19,16 +19,16 @@ struct ResidualStream {
 
 // Activations of one block.
 struct BlockActivations {
-  at::Tensor x;               // [rows, hidden] the stream at the block's start
-  at::Tensor norm1, rstd1;    // [rows, hidden], [rows]
-  at::Tensor qkv;             // [rows, qkv_width]; q and k rotated in place unless heads are normed
-  at::Tensor qk;              // [rows, q_width + kv_width] normed and rotated; only with head norms
+  at::Tensor x;             // [rows, hidden] the stream at the block's start
+  at::Tensor norm1, rstd1;  // [rows, hidden], [rows]
+  at::Tensor qkv;           // [rows, qkv_width]; q and k rotated in place unless heads are normed
+  at::Tensor qk;            // [rows, q_width + kv_width] normed and rotated; only with head norms
   AttentionSaved attention;
-  at::Tensor mixed;           // [rows, q_width] attention's output
-  at::Tensor middle;          // [rows, hidden] the stream between attention and MLP
-  at::Tensor norm2, rstd2;    // [rows, hidden], [rows]
-  at::Tensor gate_up;         // [rows, 2 intermediate]
-  at::Tensor swiglu;          // [rows, intermediate]
+  at::Tensor mixed;         // [rows, q_width] attention's output
+  at::Tensor middle;        // [rows, hidden] the stream between attention and MLP
+  at::Tensor norm2, rstd2;  // [rows, hidden], [rows]
+  at::Tensor gate_up;       // [rows, 2 intermediate]
+  at::Tensor swiglu;        // [rows, intermediate]
 };
 
 // Buffers that blocks share, because one at a time needs them.

@@ -7,7 +7,8 @@
 namespace lockstep::model {
 
 inline const at::Tensor& fit(at::Tensor& buffer, at::IntArrayRef sizes, const at::TensorOptions& options) {
-  if (!buffer.defined() || buffer.sizes() != sizes || buffer.scalar_type() != options.dtype().toScalarType()) buffer = at::empty(sizes, options);
+  if (!buffer.defined() || buffer.sizes() != sizes || buffer.scalar_type() != options.dtype().toScalarType())
+    buffer = at::empty(sizes, options);
   return buffer;
 }
 

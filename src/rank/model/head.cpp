@@ -32,7 +32,8 @@ std::int64_t Head::chunk_rows(const at::Tensor& like) const {
 
 at::Tensor Head::loss(const ResidualStream& stream, const at::Tensor& targets) { return loss_backward(stream, targets, {}, {}); }
 
-at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale, const at::Tensor& dstream) {
+at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale,
+                               const at::Tensor& dstream) {
   normalize(stream);
   const bool train = scale.defined();
   const auto rows = norm_.size(0), chunk = std::min(chunk_rows(norm_), rows);

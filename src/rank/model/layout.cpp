@@ -24,15 +24,16 @@ Dims::Dims(const config::ModelConfig& c)
       norm_eps(c.norm_eps),
       init_std(c.initializer_range) {
   if (hidden < 1 || layers < 1 || heads < 1 || vocab < 1)
-    throw base::usage_error("model", "hidden_size {}, num_layers {}, num_heads {} and vocab_size {} must all be at least 1.", hidden, layers,
-                            heads, vocab);
+    throw base::usage_error("model", "hidden_size {}, num_layers {}, num_heads {} and vocab_size {} must all be at least 1.", hidden,
+                            layers, heads, vocab);
   if (c.head_dim <= 0 && hidden % heads != 0)
-    throw base::usage_error("model", "hidden_size {} does not divide by num_heads {}. Choose num_heads that divides it, or set model.head_dim.",
-                            hidden, heads);
+    throw base::usage_error(
+        "model", "hidden_size {} does not divide by num_heads {}. Choose num_heads that divides it, or set model.head_dim.", hidden, heads);
   if (heads % kv_heads != 0)
-    throw base::usage_error("model", "num_heads {} does not divide by kv_heads {}: each key-value head serves the same number of heads.", heads,
-                            kv_heads);
-  if (head_dim % 2 != 0) throw base::usage_error("model", "head_dim {} is odd; rotary embeddings rotate pairs, so it must be even.", head_dim);
+    throw base::usage_error("model", "num_heads {} does not divide by kv_heads {}: each key-value head serves the same number of heads.",
+                            heads, kv_heads);
+  if (head_dim % 2 != 0)
+    throw base::usage_error("model", "head_dim {} is odd; rotary embeddings rotate pairs, so it must be even.", head_dim);
 }
 
 BlockLeaves::BlockLeaves(const Dims& dims) {
@@ -63,9 +64,10 @@ UnitSpec block_unit(const Dims& d, std::int64_t layer) {
                                 {named("self_attn.v_proj.weight"), {d.kv_width(), d.hidden}}},
                                d.init_std));
   unit.leaves.push_back(matrix("o_proj.weight", {{named("self_attn.o_proj.weight"), {d.hidden, d.q_width()}}}, d.init_std));
-  unit.leaves.push_back(matrix(
-      "gate_up_proj.weight",
-      {{named("mlp.gate_proj.weight"), {d.intermediate, d.hidden}}, {named("mlp.up_proj.weight"), {d.intermediate, d.hidden}}}, d.init_std));
+  unit.leaves.push_back(
+      matrix("gate_up_proj.weight",
+             {{named("mlp.gate_proj.weight"), {d.intermediate, d.hidden}}, {named("mlp.up_proj.weight"), {d.intermediate, d.hidden}}},
+             d.init_std));
   unit.leaves.push_back(matrix("down_proj.weight", {{named("mlp.down_proj.weight"), {d.hidden, d.intermediate}}}, d.init_std));
   unit.leaves.push_back(vector("input_layernorm.weight", {{named("input_layernorm.weight"), {d.hidden}}}, Init::ones));
   unit.leaves.push_back(vector("post_attention_layernorm.weight", {{named("post_attention_layernorm.weight"), {d.hidden}}}, Init::ones));
@@ -87,8 +89,8 @@ UnitSpec block_unit(const Dims& d, std::int64_t layer) {
 std::vector<UnitSpec> decoder_units(const config::ModelConfig& config) {
   const Dims d(config);
   std::vector<UnitSpec> units;
-  units.push_back({.name = "embedding",
-                   .leaves = {matrix("embed_tokens.weight", {{"model.embed_tokens.weight", {d.vocab, d.hidden}}}, d.init_std)}});
+  units.push_back(
+      {.name = "embedding", .leaves = {matrix("embed_tokens.weight", {{"model.embed_tokens.weight", {d.vocab, d.hidden}}}, d.init_std)}});
   for (std::int64_t layer = 0; layer < d.layers; ++layer) units.push_back(block_unit(d, layer));
   UnitSpec head{.name = "head", .leaves = {}};
   if (!d.tied) head.leaves.push_back(matrix("lm_head.weight", {{"lm_head.weight", {d.vocab, d.hidden}}}, d.init_std));

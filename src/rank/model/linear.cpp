@@ -23,7 +23,7 @@ void linear_backward_input(const at::Tensor& dx, const at::Tensor& dout, const a
 void linear_backward_weight(const at::Tensor& dweight, const at::Tensor& dout, const at::Tensor& x) {
   auto target = dweight;
   if (dweight.scalar_type() == x.scalar_type()) {
-    at::addmm_out(target, target, dout.t(), x);
+    target.addmm_(dout.t(), x);
   } else if (dweight.is_cuda()) {
     at::addmm_out(target, target, dout.t(), x, dweight.scalar_type());  // 16-bit in, f32 out
   } else {

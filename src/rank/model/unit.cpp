@@ -53,7 +53,8 @@ Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)) {
   const auto on_device = at::TensorOptions().device(storage.device);
   weights_ = at::zeros({elements_}, on_device.dtype(storage.weight_dtype));
   if (storage.trainable) {
-    gradients_ = storage.gradient_memory.defined() ? storage.gradient_memory : at::zeros({elements_}, on_device.dtype(storage.gradient_dtype));
+    gradients_ =
+        storage.gradient_memory.defined() ? storage.gradient_memory : at::zeros({elements_}, on_device.dtype(storage.gradient_dtype));
     base::check(gradients_.numel() == elements_, "gradient memory is of the unit's size");
     master_ = storage.weight_dtype == at::kFloat ? weights_ : at::zeros({elements_}, on_device.dtype(at::kFloat));
   }

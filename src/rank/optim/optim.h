@@ -36,8 +36,8 @@ class AdamW {
  public:
   struct Settings {
     double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
-    double max_grad_norm = 1;     // 0: no clipping
-    double nominal_tokens = 1;    // global batch x sequence length: the constant that losses are divided by
+    double max_grad_norm = 1;         // 0: no clipping
+    double nominal_tokens = 1;        // global batch x sequence length: the constant that losses are divided by
     bool dynamic_loss_scale = false;  // f16
     double initial_loss_scale = 1;
     double loss_scale_window = 2000;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstdlib>
@@ -14,9 +15,18 @@ namespace lockstep::test {
 inline at::Device device() {
   const char* asked = std::getenv("LOCKSTEP_TEST_DEVICE");
   if (asked == nullptr || std::string_view(asked) != "cuda") return at::kCPU;
-  kernels::cuda_plugin();  // brings LibTorch's CUDA part in
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // what cuBLAS needs to give the same bits every time
+  kernels::cuda_plugin();                             // brings LibTorch's CUDA part in
   return at::Device(at::kCUDA, 0);
 }
+
+// The same bits every time, for tests that compare bits: attention's backward on CUDA otherwise sums in no fixed order.
+class Deterministic {
+ public:
+  Deterministic() { at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false); }
+  ~Deterministic() { at::globalContext().setDeterministicAlgorithms(false, false); }
+  Deterministic(const Deterministic&) = delete;
+};
 
 inline at::Generator generator(std::uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
 

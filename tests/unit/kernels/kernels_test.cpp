@@ -59,7 +59,8 @@ at::Tensor plain_norm(const at::Tensor& x, const at::Tensor& weight, double eps)
 
 TEST(RmsNorm, ForwardAddsTheResidual) {
   over_shapes([](const Shape& s, at::ScalarType type) {
-    const auto residual = random({s.rows, s.width}, 1, type), delta = random({s.rows, s.width}, 2, type), weight = random({s.width}, 3, type);
+    const auto residual = random({s.rows, s.width}, 1, type), delta = random({s.rows, s.width}, 2, type),
+               weight = random({s.width}, 3, type);
     const auto x = like(residual), out = like(residual), rstd = random({s.rows}, 4);
     rms_norm_forward(residual, delta, weight, 1e-5, x, out, rstd);
     const auto sum = residual.to(at::kFloat) + delta.to(at::kFloat);
@@ -137,7 +138,8 @@ TEST(Embedding, ForwardAndBackward) {
         embedding_forward(tokens, weight, out);
         EXPECT_TRUE(at::equal(out, at::embedding(weight, tokens)));
 
-        const auto dout = random({s.rows, s.width}, 2, type), dweight = random({vocab, s.width}, 3, gradient_type), before = dweight.clone();
+        const auto dout = random({s.rows, s.width}, 2, type), dweight = random({vocab, s.width}, 3, gradient_type),
+                   before = dweight.clone();
         embedding_backward(tokens, dout, dweight);
         const auto plain = leaf(weight);
         at::embedding(plain, tokens).backward(dout.to(at::kFloat));
@@ -214,7 +216,8 @@ TEST(Rope, ForwardAndBackward) {
                                              {1, 3, 2, 1, 6, true, false},
                                              {1, 70, 8, 2, 256, true, false}})
     for (const auto type : kTypes) {
-      SCOPED_TRACE(fmt::format("{} x {}, {} heads of {}, {}{}", c.batch, c.time, c.heads, c.head_dim, c10::toString(type), c.norms ? ", norms" : ""));
+      SCOPED_TRACE(fmt::format("{} x {}, {} heads of {}, {}{}", c.batch, c.time, c.heads, c.head_dim, c10::toString(type),
+                               c.norms ? ", norms" : ""));
       const auto rows = c.batch * c.time, width = (c.heads + 2 * c.kv_heads) * c.head_dim;
       const auto qkv = random({rows, width}, 1, type);
       const auto rotary = rotary_table(c.time + 3, c.head_dim, 10000, test::device());
@@ -291,7 +294,8 @@ TEST(RandomNormal, IsNormal) {
   EXPECT_NEAR((x.abs() < 2).to(at::kFloat).mean().item<double>(), 0.6827, 0.003);
   EXPECT_NEAR((x > 0).to(at::kFloat).mean().item<double>(), 0.5, 0.003);
   EXPECT_GT(x.abs().max().item<double>(), 8.5);
-  EXPECT_NEAR((x.narrow(0, 0, (1 << 20) - 1) * x.narrow(0, 1, (1 << 20) - 1)).mean().item<double>(), 0, 0.02) << "neighbours are independent";
+  EXPECT_NEAR((x.narrow(0, 0, (1 << 20) - 1) * x.narrow(0, 1, (1 << 20) - 1)).mean().item<double>(), 0, 0.02)
+      << "neighbours are independent";
 }
 
 TEST(RandomNormal, TheSameBitsOnEveryDevice) {

@@ -45,12 +45,13 @@ std::vector<Case> cases() {
       {.name = "bias", .config = with(shape(64, 2, 4, 2, 96), [](auto& c) { c.qkv_bias = true; })},
       {.name = "head_norms", .config = with(shape(64, 2, 4, 2, 96), [](auto& c) { c.qk_norm = true; })},
       {.name = "wide_heads", .config = with(shape(64, 2, 4, 2, 96), [](auto& c) { c.head_dim = 32; })},
-      {.name = "everything", .config = with(shape(64, 3, 4, 2, 97),
-                                            [](auto& c) {
-                                              c.qkv_bias = c.qk_norm = true;
-                                              c.tie_embeddings = false;
-                                              c.rope_theta = 500000;
-                                            })},
+      {.name = "everything",
+       .config = with(shape(64, 3, 4, 2, 97),
+                      [](auto& c) {
+                        c.qkv_bias = c.qk_norm = true;
+                        c.tie_embeddings = false;
+                        c.rope_theta = 500000;
+                      })},
       {.name = "odd_vocabulary", .config = shape(64, 1, 4, 2, 101)},
       {.name = "odd_rows", .config = shape(64, 1, 4, 2, 96), .batch = 3, .time = 13},
       {.name = "padding", .config = shape(64, 2, 4, 2, 96), .ignored = 3},

@@ -35,7 +35,8 @@ Result run(const config::ModelConfig& config, const UnitStorage& storage, Prepar
   Result result;
   for (int step = 0; step < 2; ++step) {  // twice: buffers are reused the second time
     const auto batch = test::random_batch({.vocab = config.vocab_size, .batch = 3, .time = 16, .ignored = 5}, step, storage.device);
-    result.loss = decoder.forward_backward(batch.tokens, batch.targets, at::ones({}, batch.tokens.options().dtype(at::kFloat))).item<double>();
+    result.loss =
+        decoder.forward_backward(batch.tokens, batch.targets, at::ones({}, batch.tokens.options().dtype(at::kFloat))).item<double>();
   }
   for (const auto& unit : units) result.gradients.push_back(unit->gradients().clone());
   return result;
@@ -47,11 +48,13 @@ void expect_same_bits(const Result& a, const Result& b) {
 }
 
 TEST(Keep, EveryPolicyGivesTheSameBits) {
+  const auto device = test::device();
+  const test::Deterministic deterministic;
   for (const bool head_norms : {false, true})
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       auto config = rich_model();
       config.qk_norm = config.qkv_bias = head_norms;
-      const UnitStorage storage{.device = test::device(), .weight_dtype = type, .gradient_dtype = type};
+      const UnitStorage storage{.device = device, .weight_dtype = type, .gradient_dtype = type};
       const auto all = run(config, storage, [](Decoder&) {});
       for (const auto keep : {Keep::matmuls, Keep::input}) {
         SCOPED_TRACE(fmt::format("policy {}, {}, head norms {}", int(keep), c10::toString(type), head_norms));
@@ -69,6 +72,7 @@ TEST(Keep, EveryPolicyGivesTheSameBits) {
 TEST(Keep, EvaluationBetweenStepsChangesNothing) {
   const auto config = rich_model();
   const UnitStorage storage{.device = test::device()};
+  const test::Deterministic deterministic;
   const auto plain = run(config, storage, [](Decoder&) {});
   auto units = test::make_units(config, storage);
   Decoder decoder(config, test::pointers(units));
@@ -108,14 +112,18 @@ TEST_P(SixteenBit, GradientsPointWhereTheReferencePoints) {
       const auto a = view.to(at::kDouble), b = parameters.at(name).grad().to(at::kDouble);
       const double cosine = ((a * b).sum() / (a.pow(2).sum().sqrt() * b.pow(2).sum().sqrt())).item<double>();
       EXPECT_GT(cosine, 0.999) << name;
-      EXPECT_NEAR(a.pow(2).sum().sqrt().item<double>() / scale, b.pow(2).sum().sqrt().item<double>(), 0.02 * b.pow(2).sum().sqrt().item<double>()) << name;
+      EXPECT_NEAR(a.pow(2).sum().sqrt().item<double>() / scale, b.pow(2).sum().sqrt().item<double>(),
+                  0.02 * b.pow(2).sum().sqrt().item<double>())
+          << name;
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, SixteenBit,
                          testing::Values(Types{at::kBFloat16, at::kBFloat16}, Types{at::kBFloat16, at::kFloat}, Types{at::kHalf, at::kHalf},
                                          Types{at::kHalf, at::kFloat}),
-                         [](const auto& info) { return std::string(c10::toString(info.param.weight)) + "_" + c10::toString(info.param.gradient); });
+                         [](const auto& info) {
+                           return std::string(c10::toString(info.param.weight)) + "_" + c10::toString(info.param.gradient);
+                         });
 
 }  // namespace
 }  // namespace lockstep::model

@@ -70,9 +70,11 @@ TEST_P(AdamWTypes, EqualsThePlainLoop) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, AdamWTypes,
-                         testing::Values(Types{at::kFloat, at::kFloat}, Types{at::kBFloat16, at::kBFloat16}, Types{at::kBFloat16, at::kFloat},
-                                         Types{at::kHalf, at::kHalf}, Types{at::kHalf, at::kFloat}),
-                         [](const auto& info) { return std::string(c10::toString(info.param.weight)) + "_" + c10::toString(info.param.gradient); });
+                         testing::Values(Types{at::kFloat, at::kFloat}, Types{at::kBFloat16, at::kBFloat16},
+                                         Types{at::kBFloat16, at::kFloat}, Types{at::kHalf, at::kHalf}, Types{at::kHalf, at::kFloat}),
+                         [](const auto& info) {
+                           return std::string(c10::toString(info.param.weight)) + "_" + c10::toString(info.param.gradient);
+                         });
 
 struct Step {
   double gradient, tokens, loss;
@@ -90,11 +92,11 @@ TEST(Control, DecidesClipsScalesAndSkips) {
   // Gradient: one number of that size. Its true mean is gradient * (100 / tokens) / loss scale.
   const std::vector<Step> steps = {
       {1024, 100, 1, false, 1.0, 1024, 1, 0, 0},
-      {1024, 50, 1, false, 2.0, 2048, 2, 0, 0},       // half the tokens count double; second good step: the scale doubles
-      {NAN, 100, 1, true, NAN, 1024, 2, 1, 1},        // not finite: skip, halve
+      {1024, 50, 1, false, 2.0, 2048, 2, 0, 0},  // half the tokens count double; second good step: the scale doubles
+      {NAN, 100, 1, true, NAN, 1024, 2, 1, 1},   // not finite: skip, halve
       {INFINITY, 100, 1, true, INFINITY, 512, 2, 2, 2},
-      {512, 100, NAN, true, 1.0, 256, 2, 3, 3},       // the loss counts too
-      {256, 0, 0, true, 0, 256, 2, 0, 3},             // no token: nothing to learn, and no failure
+      {512, 100, NAN, true, 1.0, 256, 2, 3, 3},  // the loss counts too
+      {256, 0, 0, true, 0, 256, 2, 0, 3},        // no token: nothing to learn, and no failure
       {256, 100, 1, false, 1.0, 512, 3, 0, 3},
   };
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -108,8 +110,10 @@ TEST(Control, DecidesClipsScalesAndSkips) {
     EXPECT_EQ(report.skipped, s.skipped) << i;
     EXPECT_EQ(at::equal(unit.weights(), weights) && at::equal(adamw.exp_avg(0), moment), s.skipped) << i;
     EXPECT_EQ(unit.gradients().abs().sum().item<double>(), 0) << i << ": a skipped step clears its gradients too";
-    if (std::isfinite(s.norm)) EXPECT_NEAR(report.gradient_norm, s.norm, 1e-9) << i;
-    else EXPECT_FALSE(std::isfinite(report.gradient_norm)) << i;
+    if (std::isfinite(s.norm))
+      EXPECT_NEAR(report.gradient_norm, s.norm, 1e-9) << i;
+    else
+      EXPECT_FALSE(std::isfinite(report.gradient_norm)) << i;
     EXPECT_EQ(report.loss_scale, s.scale_after) << i;
     EXPECT_FLOAT_EQ(adamw.scale().item<float>(), float(s.scale_after / 100)) << i;
     EXPECT_EQ(report.updates, s.updates) << i;
@@ -160,13 +164,32 @@ struct Rate {
 TEST(Schedule, Table) {
   using enum config::LrSchedule;
   for (const auto& r : std::vector<Rate>{
-           {constant, 0, 0, 100, 1},        {constant, 0, 99, 100, 1},      {constant, 4, 0, 100, 0.25},    {constant, 4, 3, 100, 1},
-           {constant, 4, 4, 100, 1},        {linear, 0, 0, 101, 1},         {linear, 0, 50, 101, 0.55},     {linear, 0, 100, 101, 0.1},
-           {linear, 0, 500, 101, 0.1},      {linear, 10, 10, 111, 1},       {linear, 10, 110, 111, 0.1},    {cosine, 0, 0, 101, 1},
-           {cosine, 0, 50, 101, 0.55},      {cosine, 0, 25, 101, 0.868198}, {cosine, 0, 100, 101, 0.1},     {cosine, 10, 4, 101, 0.5},
-           {wsd, 0, 0, 100, 1},             {wsd, 0, 79, 100, 1},           {wsd, 0, 80, 100, 1},           {wsd, 0, 99, 100, 0.1},
-           {wsd, 0, 85, 100, 1 - 0.9 * 5 / 19}, {wsd, 90, 89, 100, 1},      {wsd, 90, 99, 100, 0.1},        {cosine, 0, 0, 1, 1},
-           {linear, 5, 2, 3, 0.6},          {wsd, 0, 0, 1, 1},
+           {constant, 0, 0, 100, 1},
+           {constant, 0, 99, 100, 1},
+           {constant, 4, 0, 100, 0.25},
+           {constant, 4, 3, 100, 1},
+           {constant, 4, 4, 100, 1},
+           {linear, 0, 0, 101, 1},
+           {linear, 0, 50, 101, 0.55},
+           {linear, 0, 100, 101, 0.1},
+           {linear, 0, 500, 101, 0.1},
+           {linear, 10, 10, 111, 1},
+           {linear, 10, 110, 111, 0.1},
+           {cosine, 0, 0, 101, 1},
+           {cosine, 0, 50, 101, 0.55},
+           {cosine, 0, 25, 101, 0.868198},
+           {cosine, 0, 100, 101, 0.1},
+           {cosine, 10, 4, 101, 0.5},
+           {wsd, 0, 0, 100, 1},
+           {wsd, 0, 79, 100, 1},
+           {wsd, 0, 80, 100, 1},
+           {wsd, 0, 99, 100, 0.1},
+           {wsd, 0, 85, 100, 1 - 0.9 * 5 / 19},
+           {wsd, 90, 89, 100, 1},
+           {wsd, 90, 99, 100, 0.1},
+           {cosine, 0, 0, 1, 1},
+           {linear, 5, 2, 3, 0.6},
+           {wsd, 0, 0, 1, 1},
        }) {
     config::TrainerConfig trainer;
     trainer.lr_schedule = r.schedule;
