@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors are littl
 
 constexpr std::size_t length_bytes = 8;
 constexpr std::uint64_t longest_header = 100'000'000;  // what the format's own library accepts
-constexpr std::size_t header_alignment = 64;           // one cache line: mapped tensors are aligned for any vector instruction
+constexpr std::size_t header_alignment = 4096;         // a page: data can be written past the page cache and mapped aligned
 
 struct DtypeName {
   std::string_view name;

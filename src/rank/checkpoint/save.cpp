@@ -167,7 +167,7 @@ void SaveWriter::put_in_place(const Save& save) {
     if (replaces && !std::filesystem::exists(whole)) files_.rename(replaced, whole);
     throw;
   }
-  if (replaces) clean_leftovers(files_, options_.folder);
+  if (replaces) remove_quietly({replaced, save.step, State::replaced});
 }
 
 void SaveWriter::remove_oldest(std::int64_t saved_step) {
@@ -175,11 +175,16 @@ void SaveWriter::remove_oldest(std::int64_t saved_step) {
   std::int64_t kept = 1;  // the one just saved, whatever its number
   for (const StepFolder& found : list_step_folders(options_.folder)) {
     if (found.state != State::whole || found.step == saved_step || kept++ < options_.keep) continue;
-    try {
-      remove_folder(files_, options_.folder, found);
-    } catch (const base::UserError& error) {  // the new checkpoint is whole: no reason to call the save failed
-      base::log_warning("could not remove the old checkpoint {}: {}", found.path.string(), error.what());
-    }
+    remove_quietly(found);
+  }
+}
+
+// The new checkpoint is whole: an old one that stays is no reason to call the save failed.
+void SaveWriter::remove_quietly(const StepFolder& old) {
+  try {
+    remove_folder(files_, options_.folder, old);
+  } catch (const base::UserError& error) {
+    base::log_warning("could not remove the old checkpoint {}: {}", old.path.string(), error.what());
   }
 }
 

@@ -16,7 +16,10 @@ namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
 std::string read_file(const fs::path& path) { return base::read_text(path); }
-void write_file(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes; }
+void write_file(const fs::path& path, const std::string& bytes) {
+  fs::remove(path);  // ext4 waits for the disk where a file is overwritten
+  std::ofstream(path, std::ios::binary) << bytes;
+}
 
 std::string error_of(const std::function<void()>& action) {
   try {
