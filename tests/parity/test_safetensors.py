@@ -6,18 +6,26 @@ import pathlib
 import struct
 import subprocess
 
+import numpy
 import pytest
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, deserialize, safe_open
+from safetensors.numpy import save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build")) / "bin" / "safetensors_tool"
 
+# What the tool calls a tensor, what the library calls its type, what the format's header does.
 DTYPES = {
-    "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64,
-    "i32": torch.int32, "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool,
+    "f64": ("float64", "F64"), "f32": ("float32", "F32"), "f16": ("float16", "F16"), "bf16": ("bfloat16", "BF16"),
+    "i64": ("int64", "I64"), "i32": ("int32", "I32"), "i16": ("int16", "I16"), "i8": ("int8", "I8"),
+    "u8": ("uint8", "U8"), "bool": ("bool", "BOOL"),
 }  # fmt: skip
+
+
+def raw_bytes(numbers, dtype):
+    if dtype == "bfloat16":  # the upper half of a float, exact for what these tests use
+        return (numpy.asarray(numbers, "float32").view("uint32") >> 16).astype("uint16").tobytes()
+    return numpy.asarray(numbers).astype(dtype).tobytes()
 
 
 def tool(verb, path):
@@ -36,32 +44,30 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def raw_bytes(tensor):
-    return bytes(tensor.contiguous().view(-1).view(torch.uint8).tolist()) if tensor.numel() else b""
-
-
 def test_library_reads_ours(tmp_path):
     path = tmp_path / "ours.safetensors"
     assert tool("write", path).returncode == 0
-    tensors = load_file(path)
+    tensors = dict(deserialize(path.read_bytes()))
     assert len(tensors) == len(DTYPES) + 3
-    for name, dtype in DTYPES.items():
-        expected = torch.arange(105, dtype=torch.float32).remainder(2 if dtype == torch.bool else 128).to(dtype).view(7, 3, 5)
-        assert tensors[name].dtype == dtype
-        assert torch.equal(tensors[name], expected), name
-    assert tensors["scalar"].shape == () and tensors["scalar"].item() == 2.5
-    assert tensors["empty"].shape == (0, 4)
-    assert torch.equal(tensors['name with "quotes" and \u00e9'], torch.ones(3))
-    with safe_open(path, "pt") as file:
+    for name, (dtype, written) in DTYPES.items():
+        numbers = numpy.arange(105, dtype="float32") % (2 if name == "bool" else 128)
+        assert tensors[name]["dtype"] == written
+        assert tensors[name]["shape"] == [7, 3, 5]
+        assert bytes(tensors[name]["data"]) == raw_bytes(numbers, dtype), name
+    assert tensors["scalar"]["shape"] == [] and bytes(tensors["scalar"]["data"]) == struct.pack("<f", 2.5)
+    assert tensors["empty"]["shape"] == [0, 4]
+    assert bytes(tensors['name with "quotes" and \u00e9']["data"]) == struct.pack("<3f", 1, 1, 1)
+    with safe_open(path, "numpy") as file:
         assert file.metadata() == {"format": "pt", "step": "7"}
+        assert file.get_tensor("i32").tolist() == numpy.arange(105).reshape(7, 3, 5).tolist()
 
 
 def test_we_read_the_librarys(tmp_path):
-    generator = torch.Generator().manual_seed(5)
-    tensors = {name: (torch.rand(3, 11, generator=generator) * 100).to(dtype) for name, dtype in DTYPES.items()}
-    tensors["scalar"] = torch.tensor(1.5)
-    tensors["empty"] = torch.empty(4, 0, 2)
-    tensors["odd bytes"] = torch.arange(7, dtype=torch.uint8)
+    numbers = {name: numpy.arange(33).reshape(3, 11) % (2 if name == "bool" else 128) for name in DTYPES}
+    tensors = {name: numbers[name].astype(dtype) for name, (dtype, _) in DTYPES.items() if dtype != "bfloat16"}  # numpy has none
+    tensors["scalar"] = numpy.float32(1.5).reshape(())
+    tensors["empty"] = numpy.empty((4, 0, 2), "float32")
+    tensors["odd bytes"] = numpy.arange(7, dtype="uint8")
     path = tmp_path / "theirs.safetensors"
     save_file(tensors, path, metadata={"who": "the library"})
     listed = json.loads(tool("list", path).stdout)
@@ -69,7 +75,8 @@ def test_we_read_the_librarys(tmp_path):
     assert listed["tensors"].keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert listed["tensors"][name]["shape"] == list(tensor.shape), name
-        assert listed["tensors"][name]["crc32c"] == crc32c(raw_bytes(tensor)), name
+        assert listed["tensors"][name]["crc32c"] == crc32c(tensor.tobytes()), name
+        assert name not in DTYPES or listed["tensors"][name]["dtype"] == DTYPES[name][1]
 
 
 def entry(dtype="F32", shape=(2,), begin=0, end=8):
@@ -100,8 +107,8 @@ def test_both_refuse(tmp_path, name):
         content = struct.pack("<Q", len(header)) + header + bytes(8 if name != "overlap" else 12)
     path = tmp_path / "broken.safetensors"
     path.write_bytes(content)
-    with pytest.raises((SafetensorError, ValueError, OverflowError)):
-        load_file(path)
+    with pytest.raises(SafetensorError):
+        deserialize(content)
     ours = tool("list", path)
     assert ours.returncode == 5, ours.stdout
     assert ours.stderr.startswith(f"[checkpoint] {path} is damaged"), ours.stderr
