@@ -65,7 +65,7 @@ def test_library_reads_ours(tmp_path):
 def test_we_read_the_librarys(tmp_path):
     numbers = {name: numpy.arange(33).reshape(3, 11) % (2 if name == "bool" else 128) for name in DTYPES}
     tensors = {name: numbers[name].astype(dtype) for name, (dtype, _) in DTYPES.items() if dtype != "bfloat16"}  # numpy has none
-    tensors["scalar"] = numpy.float32(1.5).reshape(())
+    tensors["scalar"] = numpy.array(1.5, "float32")
     tensors["empty"] = numpy.empty((4, 0, 2), "float32")
     tensors["odd bytes"] = numpy.arange(7, dtype="uint8")
     path = tmp_path / "theirs.safetensors"
