@@ -47,6 +47,8 @@ class FaultyFiles final : public base::FileSystem {
     std::filesystem::path to;
   };
   void step(std::string_view doing, const std::filesystem::path& path);
+  // What was under `from` is known under `to` from now on.
+  void follow(const std::filesystem::path& from, const std::filesystem::path& to);
 
   mutable std::recursive_mutex mutex_;
   std::int64_t operations_ = 0;

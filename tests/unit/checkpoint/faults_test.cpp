@@ -1,8 +1,12 @@
 // Saves that break at every possible moment: the checkpoint before stays, the error is clear, the next save works.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
+#include "base/clock.h"
 #include "base/error.h"
 #include "rank/checkpoint/manifest.h"
+#include "rank/checkpoint/save.h"
 #include "support/files/faulty_files.h"
 #include "support/temporary_folder.h"
 #include "unit/checkpoint/contents.h"
@@ -174,6 +178,28 @@ TEST(CheckpointFaults, AWriterThatNeverComes) {
     EXPECT_NE(std::string(error.what()).find("rank 1 did not write its share"), std::string::npos) << error.what();
   }
   EXPECT_EQ(listing(folder.path()), Names{"step-000001"});
+}
+
+// A slow writer is not a dead one: patience is measured from the last byte that anybody wrote.
+TEST(CheckpointFaults, ProgressOfOthersKeepsWriterZeroWaiting) {
+  const support::TemporaryFolder folder;
+  FaultyFiles files;
+  const Saver::Options options{.folder = folder.path(), .share = {0, 2}};
+  const std::int64_t start = base::now_ns();
+  double quiet_for = 1e9, waited = 0;
+  int asked = 0;
+  SaveWriter writer(files, options, [&](double quiet_s) {
+    quiet_for = asked < 5 ? quiet_for : std::min(quiet_for, quiet_s);
+    std::ofstream(folder.path() / "step-000001.partial" / "model-00002-of-00002.safetensors", std::ios::app) << "more";
+    waited = base::seconds_since(start);
+    return ++asked < 20;
+  });
+  Staging staging;
+  const Save save{.step = 1, .attempt = 1, .files = staging.copy(1, contents_of(1), options.share), .state_json = "{}"};
+  writer.write_part(save);
+  EXPECT_THROW(writer.finish(save), base::UserError);
+  EXPECT_EQ(asked, 20);
+  EXPECT_LT(quiet_for, waited / 2);
 }
 
 TEST(CheckpointFaults, TheDestructorDoesNotWaitForTheDead) {
