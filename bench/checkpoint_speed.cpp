@@ -51,8 +51,10 @@ int main(int argc, char** argv) {
     saver.wait();
     const double whole = base::seconds_since(start);
     std::filesystem::remove_all(folder / fmt::format("step-{:06}", round));
-    std::printf("{\"bytes\": %.0f, \"dd_seconds\": %.3f, \"dd_direct_seconds\": %.3f, \"blocked_seconds\": %.3f, \"save_seconds\": %.3f, "
-                "\"times_dd\": %.2f}\n", bytes, dd, direct, blocked, whole, dd / whole);
+    std::printf(
+        "{\"bytes\": %.0f, \"dd_seconds\": %.3f, \"dd_direct_seconds\": %.3f, \"blocked_seconds\": %.3f, \"save_seconds\": %.3f, "
+        "\"times_dd\": %.2f}\n",
+        bytes, dd, direct, blocked, whole, dd / whole);
   }
   return 0;
 }

@@ -132,7 +132,7 @@ void write_text_atomically(FileSystem& files, const std::filesystem::path& path,
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) throw file_error("open", path, errno);
-  struct stat status{};
+  struct stat status {};
   if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(descriptor);
     throw file_error("map", path, S_ISDIR(status.st_mode) ? EISDIR : EINVAL);

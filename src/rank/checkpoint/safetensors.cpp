@@ -26,10 +26,21 @@ struct DtypeName {
   at::ScalarType dtype;
 };
 constexpr std::array dtypes = {
-    DtypeName{"F64", at::kDouble},         DtypeName{"F32", at::kFloat},     DtypeName{"F16", at::kHalf},  DtypeName{"BF16", at::kBFloat16},
-    DtypeName{"I64", at::kLong},           DtypeName{"I32", at::kInt},       DtypeName{"I16", at::kShort}, DtypeName{"I8", at::kChar},
-    DtypeName{"U8", at::kByte},            DtypeName{"BOOL", at::kBool},     DtypeName{"U64", at::kUInt64}, DtypeName{"U32", at::kUInt32},
-    DtypeName{"U16", at::kUInt16},         DtypeName{"F8_E4M3", at::kFloat8_e4m3fn}, DtypeName{"F8_E5M2", at::kFloat8_e5m2},
+    DtypeName{"F64", at::kDouble},
+    DtypeName{"F32", at::kFloat},
+    DtypeName{"F16", at::kHalf},
+    DtypeName{"BF16", at::kBFloat16},
+    DtypeName{"I64", at::kLong},
+    DtypeName{"I32", at::kInt},
+    DtypeName{"I16", at::kShort},
+    DtypeName{"I8", at::kChar},
+    DtypeName{"U8", at::kByte},
+    DtypeName{"BOOL", at::kBool},
+    DtypeName{"U64", at::kUInt64},
+    DtypeName{"U32", at::kUInt32},
+    DtypeName{"U16", at::kUInt16},
+    DtypeName{"F8_E4M3", at::kFloat8_e4m3fn},
+    DtypeName{"F8_E5M2", at::kFloat8_e5m2},
 };
 
 // Collects what is wrong with one file under its name.
@@ -58,7 +69,8 @@ class HeaderReader {
       throw error(name, fmt::format("its bytes {} to {} lie outside the {} bytes of data", entry.begin, entry.end, data_bytes_));
     }
     if (entry.bytes() != static_cast<std::uint64_t>(bytes)) {
-      throw error(name, fmt::format("its shape needs {} bytes, its data_offsets give {}", static_cast<std::uint64_t>(bytes), entry.bytes()));
+      throw error(name,
+                  fmt::format("its shape needs {} bytes, its data_offsets give {}", static_cast<std::uint64_t>(bytes), entry.bytes()));
     }
     return entry;
   }
@@ -181,9 +193,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
       metadata_[key] = text.get<std::string>();
     }
   }
-  std::stable_sort(entries_.begin(), entries_.end(), [](const TensorEntry& a, const TensorEntry& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
+  std::stable_sort(entries_.begin(), entries_.end(),
+                   [](const TensorEntry& a, const TensorEntry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   reader.check_cover(entries_);
   for (std::size_t i = 0; i < entries_.size(); ++i) by_name_[entries_[i].name] = i;
 }

@@ -138,7 +138,8 @@ void SaveWriter::finish(const Save& save) {
       std::error_code error;
       const auto size = std::filesystem::file_size(folder / file.name, error);
       if (error || size != file.bytes) {
-        throw base::checkpoint_error("checkpoint", "{} should have {} bytes and has {}", (folder / file.name).string(), file.bytes, error ? 0 : size);
+        throw base::checkpoint_error("checkpoint", "{} should have {} bytes and has {}", (folder / file.name).string(), file.bytes,
+                                     error ? 0 : size);
       }
       if (file.name.starts_with("model-")) model_bytes += file.bytes;
       manifest.files.push_back(std::move(file));

@@ -16,7 +16,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::uint64_t file_alignment = 4096;  // a file's data starts on a page of the buffer, so that it can be written past the page cache
+// A file's data starts on a page of the buffer, so that it can be written past the page cache.
+constexpr std::uint64_t file_alignment = 4096;
 
 // Where copies from one device are waited for.
 void wait_for(const std::optional<at::Device>& device) {
@@ -64,7 +65,11 @@ std::vector<StagedFile> Staging::copy(std::int64_t step, const Contents& content
   std::optional<at::Device> device;
   std::size_t i = 0;
   for (std::size_t kind = 0; kind < std::size(kinds); ++kind) {
-    StagedFile file{.kind = std::string(kinds[kind]), .name = tensors_name(kinds[kind], share.index, share.count), .entries = {}, .header = {}, .data = {}};
+    StagedFile file{.kind = std::string(kinds[kind]),
+                    .name = tensors_name(kinds[kind], share.index, share.count),
+                    .entries = {},
+                    .header = {},
+                    .data = {}};
     for (const auto& [name, tensor] : *lists[kind]) {
       if (writer[i++] != share.index) continue;
       file.entries.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});

@@ -14,7 +14,9 @@ bool inside(const fs::path& path, const fs::path& folder) { return path == folde
 }  // namespace
 
 void FaultyFiles::follow(const fs::path& from, const fs::path& to) {
-  const auto moved = [&](const fs::path& path) { return inside(path, from) ? fs::path(to.string() + path.string().substr(from.string().size())) : path; };
+  const auto moved = [&](const fs::path& path) {
+    return inside(path, from) ? fs::path(to.string() + path.string().substr(from.string().size())) : path;
+  };
   std::set<fs::path> unsynced;
   for (const fs::path& path : unsynced_files_) unsynced.insert(moved(path));
   unsynced_files_ = std::move(unsynced);

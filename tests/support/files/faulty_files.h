@@ -22,9 +22,9 @@ class FaultyFiles final : public base::FileSystem {
  public:
   static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
-  std::int64_t fail_at = never;         // this operation (from 0) fails once
-  std::int64_t crash_at = never;        // from this operation on nothing works anymore; a write gets half done
-  std::int64_t disk_bytes = never;      // what fits in all; removing files makes room
+  std::int64_t fail_at = never;     // this operation (from 0) fails once
+  std::int64_t crash_at = never;    // from this operation on nothing works anymore; a write gets half done
+  std::int64_t disk_bytes = never;  // what fits in all; removing files makes room
   std::string fail_text = "Input/output error";
 
   std::int64_t operations() const { return operations_; }

@@ -17,10 +17,11 @@ namespace {
 // Tensor NAME of n elements holds 0, 1, ... n - 1, cut to its type.
 void write(const std::filesystem::path& path) {
   Contents contents;
-  const std::pair<const char*, at::ScalarType> dtypes[] = {{"f64", at::kDouble}, {"f32", at::kFloat}, {"f16", at::kHalf}, {"bf16", at::kBFloat16},
-                                                           {"i64", at::kLong},   {"i32", at::kInt},   {"i16", at::kShort}, {"i8", at::kChar},
-                                                           {"u8", at::kByte},    {"bool", at::kBool}};
-  for (const auto& [name, dtype] : dtypes) contents.model.push_back({name, at::arange(105, at::kFloat).remainder(dtype == at::kBool ? 2 : 128).to(dtype).view({7, 3, 5})});
+  const std::pair<const char*, at::ScalarType> dtypes[] = {
+      {"f64", at::kDouble}, {"f32", at::kFloat}, {"f16", at::kHalf}, {"bf16", at::kBFloat16}, {"i64", at::kLong},
+      {"i32", at::kInt},    {"i16", at::kShort}, {"i8", at::kChar},  {"u8", at::kByte},       {"bool", at::kBool}};
+  for (const auto& [name, dtype] : dtypes)
+    contents.model.push_back({name, at::arange(105, at::kFloat).remainder(dtype == at::kBool ? 2 : 128).to(dtype).view({7, 3, 5})});
   contents.model.push_back({"scalar", at::full({}, 2.5)});
   contents.model.push_back({"empty", at::empty({0, 4})});
   contents.model.push_back({"name with \"quotes\" and \u00e9", at::ones({3})});
@@ -36,7 +37,8 @@ void list(const std::filesystem::path& path) {
   const SafetensorsFile file(path);
   nlohmann::ordered_json listed = {{"metadata", file.metadata()}, {"tensors", nlohmann::ordered_json::object()}};
   for (const TensorEntry& entry : file.entries()) {
-    listed["tensors"][entry.name] = {{"dtype", dtype_name(entry.dtype)}, {"shape", entry.shape}, {"crc32c", base::crc32c(file.bytes(entry))}};
+    listed["tensors"][entry.name] = {
+        {"dtype", dtype_name(entry.dtype)}, {"shape", entry.shape}, {"crc32c", base::crc32c(file.bytes(entry))}};
   }
   std::cout << listed.dump() << "\n";
 }

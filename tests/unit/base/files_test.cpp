@@ -21,9 +21,9 @@ TEST(Files, PiecesOfAnySizeAndAlignmentAreWrittenInOrder) {
   for (std::size_t i = 0; i < memory_bytes; ++i) memory.get()[i] = static_cast<std::byte>(i * 2654435761u >> 13);
   const std::span<const std::byte> all(memory.get(), memory_bytes);
   const std::vector<std::vector<std::pair<std::size_t, std::size_t>>> cases = {
-      {{0, 4096}, {4096, 8u << 20}},                                        // aligned all through
-      {{0, 4096}, {8192, (5u << 20) + 17}, {0, 3}, {4096, 2u << 20}},       // a tail that is not, then never again
-      {{1, 2u << 20}, {4096, 2u << 20}},                                    // memory, then the place in the file, not aligned
+      {{0, 4096}, {4096, 8u << 20}},                                   // aligned all through
+      {{0, 4096}, {8192, (5u << 20) + 17}, {0, 3}, {4096, 2u << 20}},  // a tail that is not, then never again
+      {{1, 2u << 20}, {4096, 2u << 20}},                               // memory, then the place in the file, not aligned
       {{0, 100}, {4096, 3u << 20}, {0, 0}},
       {{0, 2u << 20}, {0, 4096}, {0, 2u << 20}, {4096, 10}, {0, 1u << 20}},  // in and out
   };
@@ -54,7 +54,8 @@ TEST(Files, ErrorsNameThePathAndTheReason) {
   };
   const std::string reason = ": No such file or directory";
   EXPECT_EQ(error_of([&] { real_files().create(missing); }), "[files] cannot create " + missing.string() + reason + ".");
-  EXPECT_EQ(error_of([&] { real_files().rename(missing, folder.path() / "to"); }), "[files] cannot rename to " + (folder.path() / "to").string() + reason + ".");
+  EXPECT_EQ(error_of([&] { real_files().rename(missing, folder.path() / "to"); }),
+            "[files] cannot rename to " + (folder.path() / "to").string() + reason + ".");
   EXPECT_EQ(error_of([&] { real_files().sync_directory(missing); }), "[files] cannot open " + missing.string() + reason + ".");
   EXPECT_EQ(error_of([&] { MappedFile file(missing); }), "[files] cannot open " + missing.string() + reason + ".");
   EXPECT_EQ(error_of([&] { MappedFile file(folder.path()); }), "[files] cannot map " + folder.path().string() + ": Is a directory.");

@@ -179,7 +179,8 @@ TEST(Checkpoint, ADamagedByteInAnyFileIsFound) {
       ASSERT_NE(error, "no error") << name << " byte " << at;
       ASSERT_NE(error.find(name), std::string::npos) << error;
     }
-    for (const std::string& cut : {content.substr(0, content.size() - 1), content.substr(0, content.size() / 2), content + "x", std::string()}) {
+    for (const std::string& cut :
+         {content.substr(0, content.size() - 1), content.substr(0, content.size() / 2), content + "x", std::string()}) {
       write_file(newest / name, cut);
       ASSERT_NE(error_of([&] { Reader(newest).verify(); }), "no error") << name << " cut to " << cut.size();
     }

@@ -63,7 +63,8 @@ TEST(CheckpointFaults, TheNthOperationFails) {
       const auto again = save_with(savers, 3, 3);
       for (const auto& error : again) EXPECT_EQ(error, "") << "after operation " << n << " failed";
       expect_holds(Reader(step_folder(folder.path(), 3)), 3);
-      for (const auto& name : listing(folder.path())) EXPECT_EQ(name.find('.'), std::string::npos) << name << " is left after operation " << n;
+      for (const auto& name : listing(folder.path()))
+        EXPECT_EQ(name.find('.'), std::string::npos) << name << " is left after operation " << n;
       if (!reached) {
         EXPECT_EQ(errors[0], "");
         break;
@@ -114,8 +115,10 @@ TEST(CheckpointFaults, TheDiskIsFull) {
     const support::TemporaryFolder measured;
     save(measured.path(), writers, 1, 1);
     std::int64_t needed = 0;
-    for (const auto& entry : fs::recursive_directory_iterator(measured.path())) needed += entry.is_regular_file() ? static_cast<std::int64_t>(entry.file_size()) : 0;
-    for (const std::int64_t room : {std::int64_t{0}, std::int64_t{1}, std::int64_t{100}, std::int64_t{5000}, needed / 3, needed / 2, needed - 5000, needed - 1}) {
+    for (const auto& entry : fs::recursive_directory_iterator(measured.path()))
+      needed += entry.is_regular_file() ? static_cast<std::int64_t>(entry.file_size()) : 0;
+    for (const std::int64_t room :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{100}, std::int64_t{5000}, needed / 3, needed / 2, needed - 5000, needed - 1}) {
       const support::TemporaryFolder folder;
       save(folder.path(), writers, 1, 1);
       FaultyFiles files;
@@ -142,7 +145,9 @@ TEST(CheckpointFaults, AFolderThatCannotBeMade) {
     FAIL();
   } catch (const base::UserError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("[checkpoint] step 1 was not saved: cannot create the folder /proc/lockstep/checkpoints/step-000001.partial"), std::string::npos) << text;
+    EXPECT_NE(text.find("[checkpoint] step 1 was not saved: cannot create the folder /proc/lockstep/checkpoints/step-000001.partial"),
+              std::string::npos)
+        << text;
     EXPECT_NE(text.find("There is no earlier checkpoint."), std::string::npos) << text;
   }
   EXPECT_FALSE(saver.take_error());

@@ -17,7 +17,9 @@ std::string with_length(std::uint64_t length, const std::string& rest) {
   std::memcpy(bytes.data(), &length, 8);
   return bytes + rest;
 }
-std::string file_of(const std::string& header, std::size_t data_bytes) { return with_length(header.size(), header + std::string(data_bytes, '\1')); }
+std::string file_of(const std::string& header, std::size_t data_bytes) {
+  return with_length(header.size(), header + std::string(data_bytes, '\1'));
+}
 
 class Safetensors : public testing::Test {
  protected:
@@ -42,7 +44,11 @@ class Safetensors : public testing::Test {
 };
 
 TEST_F(Safetensors, RoundTrip) {
-  std::vector<TensorEntry> entries = {{"half", at::kHalf, {3}}, {"bytes", at::kByte, {5}}, {"double", at::kDouble, {2, 2}}, {"none", at::kFloat, {0, 9}}, {"one", at::kFloat, {}}};
+  std::vector<TensorEntry> entries = {{"half", at::kHalf, {3}},
+                                      {"bytes", at::kByte, {5}},
+                                      {"double", at::kDouble, {2, 2}},
+                                      {"none", at::kFloat, {0, 9}},
+                                      {"one", at::kFloat, {}}};
   const std::uint64_t size = lay_out(entries);
   EXPECT_EQ(size, 6u + 5 + 32 + 0 + 4);
   const std::string header = safetensors_header(entries, {{"key", "value"}});
@@ -119,13 +125,15 @@ TEST_F(Safetensors, DamagedHeadersAreReadOrRefused) {
   std::vector<TensorEntry> entries = {{"a", at::kFloat, {2, 2}}, {"b", at::kHalf, {3}}, {"c", at::kByte, {1}}};
   const std::uint64_t size = lay_out(entries);
   std::string header = safetensors_header(entries, {});
-  const std::string good = with_length(header.find_last_of('}') - 7, header.substr(8, header.find_last_of('}') - 7)) + std::string(size, '\1');
+  const std::string good =
+      with_length(header.find_last_of('}') - 7, header.substr(8, header.find_last_of('}') - 7)) + std::string(size, '\1');
   ASSERT_EQ(error_of(good), "no error");
   std::mt19937 random(1);
   int refused = 0;
   for (int round = 0; round < 4000; ++round) {
     std::string bytes = good;
-    for (int changes = 1 + static_cast<int>(random() % 3); changes > 0; --changes) bytes[random() % bytes.size()] = static_cast<char>(random());
+    for (int changes = 1 + static_cast<int>(random() % 3); changes > 0; --changes)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
     if (random() % 4 == 0) bytes.resize(random() % bytes.size());
     const auto path = write(bytes);
     try {
