@@ -11,7 +11,8 @@
 
 namespace lockstep::base {
 
-// One file being written front to back. close() syncs; a destructor without close() leaves a file nobody may trust.
+// One file being written front to back. sync_and_close() makes it last; a destructor without it leaves a file nobody may trust.
+// Fastest in pieces of megabytes that start at multiples of 4096, in memory and in the file.
 class FileWriter {
  public:
   virtual ~FileWriter() = default;

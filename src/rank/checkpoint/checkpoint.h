@@ -45,10 +45,10 @@ class Saver {
   struct Options {
     std::filesystem::path folder = {};  // <run folder>/checkpoints
     Share share = {};
-    std::int64_t keep = 3;  // 0: all
-    bool asynchronous = true;       // false: begin() returns when the save is whole or has failed
-    double peer_timeout_s = 300;    // writer 0 gives a save up when no file of it has grown for this long
-    double closing_grace_s = 2;     // how long the destructor lets writer 0 wait for others
+    std::int64_t keep = 3;        // 0: all
+    bool asynchronous = true;     // false: begin() returns when the save is whole or has failed
+    double peer_timeout_s = 300;  // writer 0 gives a save up when no file of it has grown for this long
+    double closing_grace_s = 2;   // how long the destructor lets writer 0 wait for others
   };
   // Writer 0 cleans up what crashed saves left in the folder.
   Saver(base::FileSystem& files, Options options);

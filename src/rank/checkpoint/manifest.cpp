@@ -51,7 +51,8 @@ Json tensors_json(const std::vector<TensorRecord>& tensors) {
 std::vector<FileRecord> files_from(const Json& list) {
   std::vector<FileRecord> files;
   for (const Json& file : list) {
-    files.push_back({file.at("name").get<std::string>(), file.at("bytes").get<std::uint64_t>(), from_hex(file.at("crc32c").get<std::string>())});
+    files.push_back(
+        {file.at("name").get<std::string>(), file.at("bytes").get<std::uint64_t>(), from_hex(file.at("crc32c").get<std::string>())});
   }
   return files;
 }
@@ -87,9 +88,12 @@ Part parse_part(std::string_view text, const std::filesystem::path& path) {
 }
 
 std::string manifest_text(const Manifest& manifest) {
-  Json json = {{"format", format_name},       {"version", format_version},
-               {"step", manifest.step},       {"writers", manifest.writers},
-               {"time", manifest.time},       {"files", files_json(manifest.files)},
+  Json json = {{"format", format_name},
+               {"version", format_version},
+               {"step", manifest.step},
+               {"writers", manifest.writers},
+               {"time", manifest.time},
+               {"files", files_json(manifest.files)},
                {"tensors", tensors_json(manifest.tensors)}};
   json["crc32c"] = hex(checksum_of(json.dump(1)));
   return json.dump(1) + "\n";
@@ -105,8 +109,8 @@ Manifest read_manifest(const std::filesystem::path& folder) {
     Json json = Json::parse(text);
     const int version = json.at("version").get<int>();
     if (version > format_version) {
-      throw base::checkpoint_error("checkpoint", "{} has format {}, this program reads up to {}. Use a newer lockstep.", folder.string(), version,
-                                   format_version);
+      throw base::checkpoint_error("checkpoint", "{} has format {}, this program reads up to {}. Use a newer lockstep.", folder.string(),
+                                   version, format_version);
     }
     const bool same_spelling = json.dump(1) + "\n" == text;
     const std::uint32_t said = from_hex(json.at("crc32c").get<std::string>());
@@ -114,8 +118,8 @@ Manifest read_manifest(const std::filesystem::path& folder) {
     if (!same_spelling || json.at("format") != format_name || checksum_of(json.dump(1)) != said) {
       throw base::checkpoint_error("checkpoint", "{} is damaged: its checksum differs", path.string());
     }
-    return {json.at("step").get<std::int64_t>(), json.at("writers").get<int>(), json.at("time").get<std::string>(), files_from(json.at("files")),
-            tensors_from(json.at("tensors"))};
+    return {json.at("step").get<std::int64_t>(), json.at("writers").get<int>(), json.at("time").get<std::string>(),
+            files_from(json.at("files")), tensors_from(json.at("tensors"))};
   } catch (const base::UserError&) {
     throw;
   } catch (const std::exception& error) {
@@ -143,9 +147,8 @@ std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder) {
       if (name.substr(digits_end) == ending) found.push_back({entry.path(), step, state});
     }
   }
-  std::sort(found.begin(), found.end(), [](const StepFolder& a, const StepFolder& b) {
-    return a.step != b.step ? a.step > b.step : a.state < b.state;
-  });
+  std::sort(found.begin(), found.end(),
+            [](const StepFolder& a, const StepFolder& b) { return a.step != b.step ? a.step > b.step : a.state < b.state; });
   return found;
 }
 

@@ -57,7 +57,8 @@ struct StepFolder {
   std::int64_t step = 0;
   State state = State::whole;
 };
-std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step, StepFolder::State state = StepFolder::State::whole);
+std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step,
+                                  StepFolder::State state = StepFolder::State::whole);
 std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder);  // newest first; empty where there is no folder
 
 std::string part_name(int writer);                                       // "part-0.json"

@@ -55,8 +55,8 @@ Reader::Reader(const std::filesystem::path& folder) : impl_(std::make_unique<Imp
     const auto file = impl_->files.find(tensor.file);
     const TensorEntry* entry = file == impl_->files.end() ? nullptr : file->second.find(tensor.name);
     if (entry == nullptr || entry->shape != tensor.shape || dtype_name(entry->dtype) != tensor.dtype) {
-      throw base::checkpoint_error("checkpoint", "{} is damaged: {} does not hold tensor {} as its manifest says", folder.string(), tensor.file,
-                                   tensor.name);
+      throw base::checkpoint_error("checkpoint", "{} is damaged: {} does not hold tensor {} as its manifest says", folder.string(),
+                                   tensor.file, tensor.name);
     }
     impl_->tensors[{tensor.kind, tensor.name}] = &tensor;
   }
@@ -81,8 +81,10 @@ std::vector<std::int64_t> Reader::shape(std::string_view kind, const std::string
 void Reader::read(std::string_view kind, const std::string& name, const at::Tensor& target) const {
   const TensorRecord& record = impl_->record(kind, name);
   if (target.sizes() != at::IntArrayRef(record.shape)) {
-    throw base::checkpoint_error("checkpoint", "{}: {} tensor {} has shape {}, this model needs {}. The model section of the config must be the one "
-                                 "the checkpoint was trained with.", impl_->folder.string(), kind, name, shape_text(record.shape), shape_text(target.sizes()));
+    throw base::checkpoint_error("checkpoint",
+                                 "{}: {} tensor {} has shape {}, this model needs {}. The model section of the config must be the one "
+                                 "the checkpoint was trained with.",
+                                 impl_->folder.string(), kind, name, shape_text(record.shape), shape_text(target.sizes()));
   }
   const SafetensorsFile& file = impl_->files.at(record.file);
   const TensorEntry& entry = *file.find(name);

@@ -19,17 +19,28 @@ static_assert(std::endian::native == std::endian::little, "safetensors are littl
 
 constexpr std::size_t length_bytes = 8;
 constexpr std::uint64_t longest_header = 100'000'000;  // what the format's own library accepts
-constexpr std::size_t header_alignment = 64;           // one cache line: mapped tensors are aligned for any vector instruction
+constexpr std::size_t header_alignment = 4096;         // a page: data can be written past the page cache and mapped aligned
 
 struct DtypeName {
   std::string_view name;
   at::ScalarType dtype;
 };
 constexpr std::array dtypes = {
-    DtypeName{"F64", at::kDouble},         DtypeName{"F32", at::kFloat},     DtypeName{"F16", at::kHalf},  DtypeName{"BF16", at::kBFloat16},
-    DtypeName{"I64", at::kLong},           DtypeName{"I32", at::kInt},       DtypeName{"I16", at::kShort}, DtypeName{"I8", at::kChar},
-    DtypeName{"U8", at::kByte},            DtypeName{"BOOL", at::kBool},     DtypeName{"U64", at::kUInt64}, DtypeName{"U32", at::kUInt32},
-    DtypeName{"U16", at::kUInt16},         DtypeName{"F8_E4M3", at::kFloat8_e4m3fn}, DtypeName{"F8_E5M2", at::kFloat8_e5m2},
+    DtypeName{"F64", at::kDouble},
+    DtypeName{"F32", at::kFloat},
+    DtypeName{"F16", at::kHalf},
+    DtypeName{"BF16", at::kBFloat16},
+    DtypeName{"I64", at::kLong},
+    DtypeName{"I32", at::kInt},
+    DtypeName{"I16", at::kShort},
+    DtypeName{"I8", at::kChar},
+    DtypeName{"U8", at::kByte},
+    DtypeName{"BOOL", at::kBool},
+    DtypeName{"U64", at::kUInt64},
+    DtypeName{"U32", at::kUInt32},
+    DtypeName{"U16", at::kUInt16},
+    DtypeName{"F8_E4M3", at::kFloat8_e4m3fn},
+    DtypeName{"F8_E5M2", at::kFloat8_e5m2},
 };
 
 // Collects what is wrong with one file under its name.
@@ -58,7 +69,8 @@ class HeaderReader {
       throw error(name, fmt::format("its bytes {} to {} lie outside the {} bytes of data", entry.begin, entry.end, data_bytes_));
     }
     if (entry.bytes() != static_cast<std::uint64_t>(bytes)) {
-      throw error(name, fmt::format("its shape needs {} bytes, its data_offsets give {}", static_cast<std::uint64_t>(bytes), entry.bytes()));
+      throw error(name,
+                  fmt::format("its shape needs {} bytes, its data_offsets give {}", static_cast<std::uint64_t>(bytes), entry.bytes()));
     }
     return entry;
   }
@@ -181,9 +193,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
       metadata_[key] = text.get<std::string>();
     }
   }
-  std::stable_sort(entries_.begin(), entries_.end(), [](const TensorEntry& a, const TensorEntry& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
+  std::stable_sort(entries_.begin(), entries_.end(),
+                   [](const TensorEntry& a, const TensorEntry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   reader.check_cover(entries_);
   for (std::size_t i = 0; i < entries_.size(); ++i) by_name_[entries_[i].name] = i;
 }

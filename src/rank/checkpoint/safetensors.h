@@ -30,7 +30,7 @@ std::string_view dtype_name(at::ScalarType dtype);  // "F32"; throws UserError f
 // Gives every entry its place. Types with large elements go first, so that each tensor is aligned; otherwise the order stays.
 // Returns the size of the data part.
 std::uint64_t lay_out(std::vector<TensorEntry>& entries);
-// What stands before the data part; its size is a multiple of 64.
+// What stands before the data part; its size is a multiple of 4096.
 std::string safetensors_header(std::span<const TensorEntry> entries, const std::map<std::string, std::string>& metadata);
 
 // A mapped file whose header has been checked: every entry's bytes lie in the file, fit its shape, and overlap no other's.

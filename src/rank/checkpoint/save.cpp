@@ -138,7 +138,8 @@ void SaveWriter::finish(const Save& save) {
       std::error_code error;
       const auto size = std::filesystem::file_size(folder / file.name, error);
       if (error || size != file.bytes) {
-        throw base::checkpoint_error("checkpoint", "{} should have {} bytes and has {}", (folder / file.name).string(), file.bytes, error ? 0 : size);
+        throw base::checkpoint_error("checkpoint", "{} should have {} bytes and has {}", (folder / file.name).string(), file.bytes,
+                                     error ? 0 : size);
       }
       if (file.name.starts_with("model-")) model_bytes += file.bytes;
       manifest.files.push_back(std::move(file));
@@ -167,7 +168,7 @@ void SaveWriter::put_in_place(const Save& save) {
     if (replaces && !std::filesystem::exists(whole)) files_.rename(replaced, whole);
     throw;
   }
-  if (replaces) clean_leftovers(files_, options_.folder);
+  if (replaces) remove_quietly({replaced, save.step, State::replaced});
 }
 
 void SaveWriter::remove_oldest(std::int64_t saved_step) {
@@ -175,11 +176,16 @@ void SaveWriter::remove_oldest(std::int64_t saved_step) {
   std::int64_t kept = 1;  // the one just saved, whatever its number
   for (const StepFolder& found : list_step_folders(options_.folder)) {
     if (found.state != State::whole || found.step == saved_step || kept++ < options_.keep) continue;
-    try {
-      remove_folder(files_, options_.folder, found);
-    } catch (const base::UserError& error) {  // the new checkpoint is whole: no reason to call the save failed
-      base::log_warning("could not remove the old checkpoint {}: {}", found.path.string(), error.what());
-    }
+    remove_quietly(found);
+  }
+}
+
+// The new checkpoint is whole: an old one that stays is no reason to call the save failed.
+void SaveWriter::remove_quietly(const StepFolder& old) {
+  try {
+    remove_folder(files_, options_.folder, old);
+  } catch (const base::UserError& error) {
+    base::log_warning("could not remove the old checkpoint {}: {}", old.path.string(), error.what());
   }
 }
 

@@ -43,6 +43,7 @@ class SaveWriter {
   std::vector<Part> wait_for_parts(const Save& save);
   void put_in_place(const Save& save);
   void remove_oldest(std::int64_t saved_step);
+  void remove_quietly(const StepFolder& old);
 
   base::FileSystem& files_;
   const Saver::Options& options_;

@@ -84,7 +84,10 @@ Saver::~Saver() {
 void Saver::begin(std::int64_t step, const Contents& contents) {
   impl_->join();
   const std::int64_t attempt = ++impl_->attempts;
-  impl_->save = {.step = step, .attempt = attempt, .files = impl_->staging.copy(step, contents, impl_->options.share), .state_json = contents.state_json};
+  impl_->save = {.step = step,
+                 .attempt = attempt,
+                 .files = impl_->staging.copy(step, contents, impl_->options.share),
+                 .state_json = contents.state_json};
   impl_->busy = true;
   if (impl_->options.asynchronous) {
     impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });

@@ -16,7 +16,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::uint64_t file_alignment = 4096;  // a file's data starts on a page of the buffer
+// A file's data starts on a page of the buffer, so that it can be written past the page cache.
+constexpr std::uint64_t file_alignment = 4096;
 
 // Where copies from one device are waited for.
 void wait_for(const std::optional<at::Device>& device) {
@@ -44,7 +45,9 @@ std::vector<int> assign(std::span<const std::uint64_t> bytes, int writers) {
 void Staging::reserve(std::uint64_t bytes, bool pinned) {
   if (buffer_.defined() && static_cast<std::uint64_t>(buffer_.numel()) >= bytes) return;
   buffer_.reset();  // before the new one is made, so that both never stand side by side
-  buffer_ = at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte).pinned_memory(pinned));
+  const auto size = static_cast<std::int64_t>(bytes), page = static_cast<std::int64_t>(file_alignment);
+  const at::Tensor raw = at::empty({size + page}, at::TensorOptions().dtype(at::kByte).pinned_memory(pinned));
+  buffer_ = raw.narrow(0, page - static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(raw.data_ptr()) % file_alignment), size);
 }
 
 std::vector<StagedFile> Staging::copy(std::int64_t step, const Contents& contents, const Share& share) {
@@ -62,7 +65,11 @@ std::vector<StagedFile> Staging::copy(std::int64_t step, const Contents& content
   std::optional<at::Device> device;
   std::size_t i = 0;
   for (std::size_t kind = 0; kind < std::size(kinds); ++kind) {
-    StagedFile file{.kind = std::string(kinds[kind]), .name = tensors_name(kinds[kind], share.index, share.count), .entries = {}, .header = {}, .data = {}};
+    StagedFile file{.kind = std::string(kinds[kind]),
+                    .name = tensors_name(kinds[kind], share.index, share.count),
+                    .entries = {},
+                    .header = {},
+                    .data = {}};
     for (const auto& [name, tensor] : *lists[kind]) {
       if (writer[i++] != share.index) continue;
       file.entries.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});

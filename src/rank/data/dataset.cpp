@@ -25,7 +25,8 @@ class Windows final : public Corpus {
     tokens_->read((first_ + sample) * seq_len_, tokens);
   }
   std::string fingerprint() const override {
-    return fmt::format("{}; {} tokens; samples {} to {} of {} tokens", tokens_->identity(), tokens_->count(), first_, first_ + samples_, seq_len_);
+    return fmt::format("{}; {} tokens; samples {} to {} of {} tokens", tokens_->identity(), tokens_->count(), first_, first_ + samples_,
+                       seq_len_);
   }
 
  private:
@@ -36,8 +37,10 @@ class Windows final : public Corpus {
 std::int64_t count_samples(const Tokens& tokens, std::int64_t seq_len, std::string_view source) {
   const std::int64_t samples = tokens.count() < 1 ? 0 : (tokens.count() - 1) / seq_len;
   if (samples < 1) {
-    throw base::data_error("data", "{} has {} tokens, fewer than one sample needs: data.seq_len={} and the token after it make {}. "
-                           "Use more data or a smaller data.seq_len.", source, tokens.count(), seq_len, seq_len + 1);
+    throw base::data_error("data",
+                           "{} has {} tokens, fewer than one sample needs: data.seq_len={} and the token after it make {}. "
+                           "Use more data or a smaller data.seq_len.",
+                           source, tokens.count(), seq_len, seq_len + 1);
   }
   return samples;
 }
@@ -66,8 +69,10 @@ Source open_file(const std::string& path, config::DataKind kind, const config::D
 Source open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t seed) {
   const StoryMaker maker;
   if (maker.vocabulary()->size() > vocab_size) {
-    throw base::data_error("data", "the built-in stories have {} tokens, model.vocab_size={} is too small for them. Set model.vocab_size=1024, "
-                           "or train on your own data with --data.", maker.vocabulary()->size(), vocab_size);
+    throw base::data_error("data",
+                           "the built-in stories have {} tokens, model.vocab_size={} is too small for them. Set model.vocab_size=1024, "
+                           "or train on your own data with --data.",
+                           maker.vocabulary()->size(), vocab_size);
   }
   return {story_tokens(maker, stories, seed), maker.vocabulary(), "built-in stories"};
 }
@@ -76,7 +81,8 @@ Source open_source(const config::DataConfig& data, std::int64_t vocab_size, std:
   const config::DataKind kind = kind_of(data);
   switch (kind) {
     case config::DataKind::stories: return open_stories(data.stories, vocab_size, seed);
-    case config::DataKind::random: return {random_tokens(data.random_tokens, vocab_size, seed), number_vocabulary(vocab_size), "random tokens"};
+    case config::DataKind::random:
+      return {random_tokens(data.random_tokens, vocab_size, seed), number_vocabulary(vocab_size), "random tokens"};
     default: return open_file(data.path, kind, data, vocab_size);
   }
 }
@@ -104,8 +110,9 @@ Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& 
   }
   dataset.training = std::make_shared<Windows>(source.tokens, seq_len, 0, samples - held_out);
   const auto validation_samples = dataset.validation ? dataset.validation->samples() : 0;
-  dataset.description = fmt::format("{}, {} tokens: {} samples of {}, {} for validation", source.name,
-                                    base::human_count(static_cast<double>(source.tokens->count())), samples - held_out, seq_len, validation_samples);
+  dataset.description =
+      fmt::format("{}, {} tokens: {} samples of {}, {} for validation", source.name,
+                  base::human_count(static_cast<double>(source.tokens->count())), samples - held_out, seq_len, validation_samples);
   return dataset;
 }
 

@@ -34,9 +34,9 @@ struct Loader::Impl {
   };
   std::mutex mutex;
   std::condition_variable room, ready;
-  std::vector<Slot> slots;        // guarded by mutex, as is all below
-  std::int64_t next_ticket = 0;   // to be drawn by a reader
-  std::int64_t taken = 0;         // handed out by next()
+  std::vector<Slot> slots;       // guarded by mutex, as is all below
+  std::int64_t next_ticket = 0;  // to be drawn by a reader
+  std::int64_t taken = 0;        // handed out by next()
   bool stopping = false;
   std::int64_t step = 0;  // of next(); used by its caller's thread only
   std::vector<std::thread> readers;
@@ -61,8 +61,10 @@ Loader::Impl::Impl(std::shared_ptr<const Corpus> corpus_, const Options& options
   base::check(start.epoch >= 0 && start.sample >= 0, "a position is not negative");
   const std::int64_t samples = corpus->samples();
   if (start.sample > samples) {
-    throw base::data_error("data", "the data position to go on from is sample {} of epoch {}, but an epoch has {} samples: the data is not what "
-                           "the checkpoint was trained on.", start.sample, start.epoch, samples);
+    throw base::data_error("data",
+                           "the data position to go on from is sample {} of epoch {}, but an epoch has {} samples: the data is not what "
+                           "the checkpoint was trained on.",
+                           start.sample, start.epoch, samples);
   }
   if (start.sample == samples) start = {start.epoch + 1, 0};
   global_batch = options.batch_size * options.gradient_accumulation * count;

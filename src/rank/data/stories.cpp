@@ -20,12 +20,12 @@ enum Who : std::uint8_t { hero, friend_, parent, elder, people };
 struct Node {
   enum class Kind : std::uint8_t { word, mark, opening_quote, closing_quote, possessive, list, person, choice };
   Kind kind;
-  std::string text = {};                   // word, mark
-  std::int32_t token = -1;                 // word, mark, quotes, possessive: known once the vocabulary is
-  std::size_t list = 0;                    // list: which
-  bool other = false;                      // list: the second pick
-  Who who = hero;                          // person
-  Form form = Form::name;                  // person
+  std::string text = {};                        // word, mark
+  std::int32_t token = -1;                      // word, mark, quotes, possessive: known once the vocabulary is
+  std::size_t list = 0;                         // list: which
+  bool other = false;                           // list: the second pick
+  Who who = hero;                               // person
+  Form form = Form::name;                       // person
   std::vector<std::vector<Node>> options = {};  // choice
 };
 using Sequence = std::vector<Node>;
@@ -248,8 +248,7 @@ void Teller::tell(const Sequence& nodes) {
 
 StoryMaker::StoryMaker() {
   auto parts = std::make_unique<Parts>();
-  std::vector<std::string> words = {"a",   "an",  "he",  "him",  "his", "she", "her",
-                                    "boy", "girl", "dad", "Dad", "mom", "Mom"};
+  std::vector<std::string> words = {"a", "an", "he", "him", "his", "she", "her", "boy", "girl", "dad", "Dad", "mom", "Mom"};
   for (const StoryPlot& plot : story_plots()) {
     parts->plots.push_back(PlotParser(fmt::format("{}{}{}", plot.beginning, plot.middle, plot.ending)).parse());
     collect_words(parts->plots.back(), words);

@@ -18,8 +18,10 @@ base::MappedFile map(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (status.type() == std::filesystem::file_type::not_found) {
-    throw base::data_error("data", "{} does not exist (looked from {}). Give a .bin or text file with --data, or leave it out to train on the "
-                           "built-in stories.", path.string(), std::filesystem::current_path(error).string());
+    throw base::data_error("data",
+                           "{} does not exist (looked from {}). Give a .bin or text file with --data, or leave it out to train on the "
+                           "built-in stories.",
+                           path.string(), std::filesystem::current_path(error).string());
   }
   if (std::filesystem::is_directory(status)) {
     throw base::data_error("data", "{} is a folder. Give one .bin or text file with --data.", path.string());
@@ -49,7 +51,8 @@ class FileTokens final : public Tokens {
   FileTokens(base::MappedFile file, std::int64_t vocab_size) : file_(std::move(file)), vocab_size_(vocab_size) {
     const std::size_t bytes = file_.bytes().size();
     if (bytes % sizeof(Token) != 0) {
-      throw base::data_error("data", "{} has {} bytes, which is no multiple of {}: it does not hold {}-bit tokens, or was cut off. "
+      throw base::data_error("data",
+                             "{} has {} bytes, which is no multiple of {}: it does not hold {}-bit tokens, or was cut off. "
                              "Set data.token_type to what it was written with, or copy it again.",
                              file_.path().string(), bytes, sizeof(Token), 8 * sizeof(Token));
     }
@@ -83,11 +86,13 @@ class FileTokens final : public Tokens {
     for (std::int64_t i = first; i < end; ++i) {
       if (static_cast<std::int64_t>(tokens[i]) < vocab_size_) continue;
       if constexpr (sizeof(Token) == 1) {
-        throw base::data_error("data", "{}: byte {} at position {} is no token of a model with model.vocab_size={}. "
+        throw base::data_error("data",
+                               "{}: byte {} at position {} is no token of a model with model.vocab_size={}. "
                                "Text is read as bytes: set model.vocab_size to 256 or more.",
                                file_.path().string(), tokens[i], i, vocab_size_);
       }
-      throw base::data_error("data", "{}: token {} at position {} is outside the vocabulary (model.vocab_size={}). Raise model.vocab_size "
+      throw base::data_error("data",
+                             "{}: token {} at position {} is outside the vocabulary (model.vocab_size={}). Raise model.vocab_size "
                              "above {}, or check data.token_type (read as {}-bit numbers).",
                              file_.path().string(), tokens[i], i, vocab_size_, tokens[i], 8 * sizeof(Token));
     }

@@ -7,6 +7,27 @@ namespace lockstep::support {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+bool inside(const fs::path& path, const fs::path& folder) { return path == folder || path.string().starts_with(folder.string() + "/"); }
+
+}  // namespace
+
+void FaultyFiles::follow(const fs::path& from, const fs::path& to) {
+  const auto moved = [&](const fs::path& path) {
+    return inside(path, from) ? fs::path(to.string() + path.string().substr(from.string().size())) : path;
+  };
+  std::set<fs::path> unsynced;
+  for (const fs::path& path : unsynced_files_) unsynced.insert(moved(path));
+  unsynced_files_ = std::move(unsynced);
+  std::map<fs::path, std::int64_t> sizes;
+  for (const auto& [path, size] : sizes_) sizes[moved(path)] = size;
+  sizes_ = std::move(sizes);
+  for (NameChange& change : unsynced_names_) {
+    if (change.to != from) change = {change.from, moved(change.to)};  // the folder's own name has its own entry
+  }
+}
+
 void FaultyFiles::step(std::string_view doing, const fs::path& path) {
   const std::int64_t operation = operations_++;
   if (operation >= crash_at) throw base::checkpoint_error("files", "cannot {} {}: the machine lost power", doing, path.string());
@@ -65,14 +86,8 @@ void FaultyFiles::rename(const fs::path& from, const fs::path& to) {
   const std::lock_guard lock(mutex_);
   step("rename to", to);
   base::real_files().rename(from, to);
+  follow(from, to);
   unsynced_names_.push_back({from, to});
-  std::map<fs::path, std::int64_t> sizes;
-  for (const auto& [path, size] : sizes_) {
-    const std::string text = path.string(), start = from.string();
-    const bool moved = text == start || text.starts_with(start + "/");
-    sizes[moved ? fs::path(to.string() + text.substr(start.size())) : path] = size;
-  }
-  sizes_ = std::move(sizes);
 }
 
 void FaultyFiles::sync_directory(const fs::path& path) {
@@ -92,9 +107,8 @@ void FaultyFiles::remove_all(const fs::path& path) {
   const std::lock_guard lock(mutex_);
   step("remove", path);
   base::real_files().remove_all(path);
-  const auto inside = [&](const fs::path& file) { return file == path || file.string().starts_with(path.string() + "/"); };
-  std::erase_if(sizes_, [&](const auto& entry) { return inside(entry.first); });
-  std::erase_if(unsynced_files_, inside);
+  std::erase_if(sizes_, [&](const auto& entry) { return inside(entry.first, path); });
+  std::erase_if(unsynced_files_, [&](const fs::path& file) { return inside(file, path); });
 }
 
 void FaultyFiles::lose_power(bool keep_names) {
@@ -103,12 +117,15 @@ void FaultyFiles::lose_power(bool keep_names) {
     if (fs::exists(path)) fs::resize_file(path, fs::file_size(path) / 2);
   }
   if (keep_names) return;
-  for (auto change = unsynced_names_.rbegin(); change != unsynced_names_.rend(); ++change) {
-    if (!fs::exists(change->to)) continue;  // gone since
-    if (change->from.empty()) {
-      fs::remove_all(change->to);
-    } else if (!fs::exists(change->from)) {
-      fs::rename(change->to, change->from);
+  while (!unsynced_names_.empty()) {
+    const NameChange change = unsynced_names_.back();
+    unsynced_names_.pop_back();
+    if (!fs::exists(change.to)) continue;  // gone since
+    if (change.from.empty()) {
+      fs::remove_all(change.to);
+    } else if (!fs::exists(change.from)) {
+      fs::rename(change.to, change.from);
+      follow(change.to, change.from);
     }
   }
 }

@@ -22,9 +22,9 @@ class FaultyFiles final : public base::FileSystem {
  public:
   static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
-  std::int64_t fail_at = never;         // this operation (from 0) fails once
-  std::int64_t crash_at = never;        // from this operation on nothing works anymore; a write gets half done
-  std::int64_t disk_bytes = never;      // what fits in all; removing files makes room
+  std::int64_t fail_at = never;     // this operation (from 0) fails once
+  std::int64_t crash_at = never;    // from this operation on nothing works anymore; a write gets half done
+  std::int64_t disk_bytes = never;  // what fits in all; removing files makes room
   std::string fail_text = "Input/output error";
 
   std::int64_t operations() const { return operations_; }
@@ -47,6 +47,8 @@ class FaultyFiles final : public base::FileSystem {
     std::filesystem::path to;
   };
   void step(std::string_view doing, const std::filesystem::path& path);
+  // What was under `from` is known under `to` from now on.
+  void follow(const std::filesystem::path& from, const std::filesystem::path& to);
 
   mutable std::recursive_mutex mutex_;
   std::int64_t operations_ = 0;

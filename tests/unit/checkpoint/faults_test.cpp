@@ -1,8 +1,12 @@
 // Saves that break at every possible moment: the checkpoint before stays, the error is clear, the next save works.
 #include <gtest/gtest.h>
 
+#include <fstream>
+
+#include "base/clock.h"
 #include "base/error.h"
 #include "rank/checkpoint/manifest.h"
+#include "rank/checkpoint/save.h"
 #include "support/files/faulty_files.h"
 #include "support/temporary_folder.h"
 #include "unit/checkpoint/contents.h"
@@ -59,7 +63,8 @@ TEST(CheckpointFaults, TheNthOperationFails) {
       const auto again = save_with(savers, 3, 3);
       for (const auto& error : again) EXPECT_EQ(error, "") << "after operation " << n << " failed";
       expect_holds(Reader(step_folder(folder.path(), 3)), 3);
-      for (const auto& name : listing(folder.path())) EXPECT_EQ(name.find('.'), std::string::npos) << name << " is left after operation " << n;
+      for (const auto& name : listing(folder.path()))
+        EXPECT_EQ(name.find('.'), std::string::npos) << name << " is left after operation " << n;
       if (!reached) {
         EXPECT_EQ(errors[0], "");
         break;
@@ -110,8 +115,10 @@ TEST(CheckpointFaults, TheDiskIsFull) {
     const support::TemporaryFolder measured;
     save(measured.path(), writers, 1, 1);
     std::int64_t needed = 0;
-    for (const auto& entry : fs::recursive_directory_iterator(measured.path())) needed += entry.is_regular_file() ? static_cast<std::int64_t>(entry.file_size()) : 0;
-    for (const std::int64_t room : {std::int64_t{0}, std::int64_t{1}, std::int64_t{100}, std::int64_t{5000}, needed / 3, needed / 2, needed - 5000, needed - 1}) {
+    for (const auto& entry : fs::recursive_directory_iterator(measured.path()))
+      needed += entry.is_regular_file() ? static_cast<std::int64_t>(entry.file_size()) : 0;
+    for (const std::int64_t room :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{100}, std::int64_t{5000}, needed / 3, needed / 2, needed - 5000, needed - 1}) {
       const support::TemporaryFolder folder;
       save(folder.path(), writers, 1, 1);
       FaultyFiles files;
@@ -138,7 +145,9 @@ TEST(CheckpointFaults, AFolderThatCannotBeMade) {
     FAIL();
   } catch (const base::UserError& error) {
     const std::string text = error.what();
-    EXPECT_NE(text.find("[checkpoint] step 1 was not saved: cannot create the folder /proc/lockstep/checkpoints/step-000001.partial"), std::string::npos) << text;
+    EXPECT_NE(text.find("[checkpoint] step 1 was not saved: cannot create the folder /proc/lockstep/checkpoints/step-000001.partial"),
+              std::string::npos)
+        << text;
     EXPECT_NE(text.find("There is no earlier checkpoint."), std::string::npos) << text;
   }
   EXPECT_FALSE(saver.take_error());
@@ -174,6 +183,28 @@ TEST(CheckpointFaults, AWriterThatNeverComes) {
     EXPECT_NE(std::string(error.what()).find("rank 1 did not write its share"), std::string::npos) << error.what();
   }
   EXPECT_EQ(listing(folder.path()), Names{"step-000001"});
+}
+
+// A slow writer is not a dead one: patience is measured from the last byte that anybody wrote.
+TEST(CheckpointFaults, ProgressOfOthersKeepsWriterZeroWaiting) {
+  const support::TemporaryFolder folder;
+  FaultyFiles files;
+  const Saver::Options options{.folder = folder.path(), .share = {0, 2}};
+  const std::int64_t start = base::now_ns();
+  double quiet_for = 1e9, waited = 0;
+  int asked = 0;
+  SaveWriter writer(files, options, [&](double quiet_s) {
+    quiet_for = asked < 15 ? quiet_for : std::min(quiet_for, quiet_s);
+    std::ofstream(folder.path() / "step-000001.partial" / "model-00002-of-00002.safetensors", std::ios::app) << "more";
+    waited = base::seconds_since(start);
+    return ++asked < 20;
+  });
+  Staging staging;
+  const Save save{.step = 1, .attempt = 1, .files = staging.copy(1, contents_of(1), options.share), .state_json = "{}"};
+  writer.write_part(save);
+  EXPECT_THROW(writer.finish(save), base::UserError);
+  EXPECT_EQ(asked, 20);
+  EXPECT_LT(quiet_for, waited / 2);
 }
 
 TEST(CheckpointFaults, TheDestructorDoesNotWaitForTheDead) {

@@ -78,8 +78,9 @@ TEST(Dataset, KindFollowsFromThePath) {
     std::int64_t first;
     std::int64_t vocabulary;
   } cases[] = {
-      {bin, config::DataKind::automatic, 0, 2000}, {upper, config::DataKind::automatic, 0, 2000}, {text, config::DataKind::automatic, 'H', 256},
-      {bare, config::DataKind::automatic, 'H', 256}, {bin, config::DataKind::bin, 0, 2000},       {"", config::DataKind::automatic, 256, -1},
+      {bin, config::DataKind::automatic, 0, 2000},   {upper, config::DataKind::automatic, 0, 2000},
+      {text, config::DataKind::automatic, 'H', 256}, {bare, config::DataKind::automatic, 'H', 256},
+      {bin, config::DataKind::bin, 0, 2000},         {"", config::DataKind::automatic, 256, -1},
       {bin, config::DataKind::stories, 256, -1},
   };
   for (const auto& [path, kind, first, vocabulary] : cases) {
@@ -182,7 +183,8 @@ TEST(Dataset, ErrorsNameTheFileAndTheFix) {
       {data_of(file("empty.bin", "")), {"empty.bin has 0 tokens", "data.seq_len=4", "make 5"}},
       {data_of(file("short.bin", bytes_of(counting<std::uint32_t>(4)))), {"short.bin has 4 tokens", "smaller data.seq_len"}},
       {data_of(file("empty.txt", "")), {"empty.txt has 0 tokens"}},
-      {data_of(file("first.bin", bytes_of(std::vector<std::uint32_t>{1, 2, 500, 3, 4}))), {"token 500 at position 2", "model.vocab_size=100"}},
+      {data_of(file("first.bin", bytes_of(std::vector<std::uint32_t>{1, 2, 500, 3, 4}))),
+       {"token 500 at position 2", "model.vocab_size=100"}},
       {data_of(file("large.bin", bytes_of(large))), {"token 777 at position 2000000", "above 777"}},
       {data_of(file("last.bin", bytes_of(last))), {"token 778 at position 3999999"}},
       {data_of(file("letters.txt", "a~b~c~d~")), {"byte 126 at position 1", "256 or more"}},

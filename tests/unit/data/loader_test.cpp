@@ -102,7 +102,8 @@ std::vector<std::int64_t> global_stream(std::int64_t samples, std::int64_t epoch
   return stream;
 }
 
-const Geometry geometries[] = {{1, 1, 1}, {1, 4, 1}, {1, 1, 4}, {2, 2, 1}, {4, 1, 1}, {2, 1, 2}, {3, 1, 1}, {3, 2, 2}, {5, 3, 2}, {1, 64, 1}};
+const Geometry geometries[] = {{1, 1, 1}, {1, 4, 1}, {1, 1, 4}, {2, 2, 1}, {4, 1, 1},
+                               {2, 1, 2}, {3, 1, 1}, {3, 2, 2}, {5, 3, 2}, {1, 64, 1}};
 
 TEST(Loader, EverySampleOnceAnEpochForAnyGeometry) {
   for (const std::int64_t samples : {1, 2, 3, 11, 12, 13, 16, 59, 60, 61, 64}) {
@@ -148,8 +149,8 @@ TEST(Loader, ResumesAtExactlyTheNextSampleInAnyOtherGeometry) {
         std::erase(seen, -1);
         ASSERT_LE(seen.size(), expected.size());
         EXPECT_TRUE(std::equal(seen.begin(), seen.end(), expected.begin()))
-            << before.ranks << "x" << before.batch << "x" << before.accumulation << " stopped at " << stop << ", then " << after.ranks << "x"
-            << after.batch << "x" << after.accumulation;
+            << before.ranks << "x" << before.batch << "x" << before.accumulation << " stopped at " << stop << ", then " << after.ranks
+            << "x" << after.batch << "x" << after.accumulation;
       }
     }
   }

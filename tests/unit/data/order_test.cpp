@@ -17,7 +17,8 @@ std::vector<std::int64_t> all(std::int64_t samples, std::int64_t seed, std::int6
 }
 
 TEST(Order, IsAPermutationOfEverySize) {
-  for (const std::int64_t samples : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 64, 97, 100, 127, 128, 129, 255, 256, 257, 1000, 1021, 4096, 65537, 100003}) {
+  for (const std::int64_t samples :
+       {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 64, 97, 100, 127, 128, 129, 255, 256, 257, 1000, 1021, 4096, 65537, 100003}) {
     for (const std::int64_t epoch : {0, 1, 5}) {
       auto order = all(samples, 42, epoch);
       std::sort(order.begin(), order.end());
@@ -48,7 +49,8 @@ TEST(Order, LooksRandom) {
       for (std::size_t i = 0; i < order.size(); ++i) {
         fixed += order[i] == static_cast<std::int64_t>(i);
         if (i > 0) neighbours += order[i] == order[i - 1] + 1;
-        correlation += (static_cast<double>(i) - middle) * (static_cast<double>(order[i]) - middle) / variance / static_cast<double>(samples) / epochs;
+        correlation +=
+            (static_cast<double>(i) - middle) * (static_cast<double>(order[i]) - middle) / variance / static_cast<double>(samples) / epochs;
       }
     }
     EXPECT_LT(fixed / epochs, 3) << samples;

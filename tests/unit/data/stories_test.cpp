@@ -49,9 +49,31 @@ TEST(Stories, TextComesBackAsItWas) {
   const StoryMaker maker;
   const auto& vocabulary = *maker.vocabulary();
   const char* cases[] = {
-      "", " ", "Once upon a time", "once upon a time", "The cat.", "the the The", "\"Help!\" cried Lily. \"I am lost!\" She ran.",
-      "\"Help!\" Cried Lily.", "Lily's ball\nTom's hat", "don't let's can't", "two  spaces", " leading", "trailing ", "\n\n\nlines\n", "\n\nempty first",
-      "end of it.\n\nOnce upon", "Zxqv was here", "xthe thex", "a\tb", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x99\x82", "((\"quoted\"))", "'s 's", "I'm I", "said, \"\"", "!?.,",
+      "",
+      " ",
+      "Once upon a time",
+      "once upon a time",
+      "The cat.",
+      "the the The",
+      "\"Help!\" cried Lily. \"I am lost!\" She ran.",
+      "\"Help!\" Cried Lily.",
+      "Lily's ball\nTom's hat",
+      "don't let's can't",
+      "two  spaces",
+      " leading",
+      "trailing ",
+      "\n\n\nlines\n",
+      "\n\nempty first",
+      "end of it.\n\nOnce upon",
+      "Zxqv was here",
+      "xthe thex",
+      "a\tb",
+      "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x99\x82",
+      "((\"quoted\"))",
+      "'s 's",
+      "I'm I",
+      "said, \"\"",
+      "!?.,",
   };
   for (const std::string text : cases) EXPECT_EQ(vocabulary.decode(vocabulary.encode(text)), text);
 
@@ -84,8 +106,13 @@ TEST(Stories, UntrainedTokensAndBrokenBytesGiveValidText) {
 TEST(Vocabularies, Utf8TableOfBrokenBytes) {
   const std::string mark = "\xef\xbf\xbd";
   const std::pair<std::string, std::string> cases[] = {
-      {"ok", "ok"},           {"\x80", mark},        {"\xc0\xaf", mark + mark}, {"\xed\xa0\x80", mark + mark + mark}, {"\xf5", mark},
-      {"\xe2\x82", mark + mark}, {"\xe2\x82\xac", "\xe2\x82\xac"},
+      {"ok", "ok"},
+      {"\x80", mark},
+      {"\xc0\xaf", mark + mark},
+      {"\xed\xa0\x80", mark + mark + mark},
+      {"\xf5", mark},
+      {"\xe2\x82", mark + mark},
+      {"\xe2\x82\xac", "\xe2\x82\xac"},
       {"\xf4\x90\x80\x80", mark + mark + mark + mark},
   };
   for (const auto& [text, valid] : cases) EXPECT_EQ(valid_utf8(text), valid);
