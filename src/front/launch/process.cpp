@@ -66,7 +66,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 std::string in_words(const End& end) {
   if (end.signal == 0) return fmt::format("exited with code {}", end.exit_code);
   const char* name = sigabbrev_np(end.signal);
-  return fmt::format("ended by signal {} ({}{}, {})", end.signal, name != nullptr ? "SIG" : "", name != nullptr ? name : "?", words_for(end.signal));
+  return fmt::format("ended by signal {} ({}{}, {})", end.signal, name != nullptr ? "SIG" : "", name != nullptr ? name : "?",
+                     words_for(end.signal));
 }
 
 Child Child::start(const Command& command) {

@@ -81,7 +81,9 @@ class Supervisor {
   // A report quotes the log only from here on.
   static void mark_start(const std::filesystem::path& log) {
     const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (file < 0) throw base::machine_error("launch", "cannot write the log {}: {}. Choose a folder you may write to with --output.", log.string(), std::strerror(errno));
+    if (file < 0)
+      throw base::machine_error("launch", "cannot write the log {}: {}. Choose a folder you may write to with --output.", log.string(),
+                                std::strerror(errno));
     const std::string line = fmt::format("{}{} ----\n", start_mark, base::utc_time());
     [[maybe_unused]] const auto written = ::write(file, line.data(), line.size());
     ::close(file);
@@ -113,7 +115,8 @@ class Supervisor {
   // SIGTERM came before the worker could take it as a wish: nothing was trained, nothing is lost.
   bool stopped_before_it_listened() const {
     if (stop_signal_ == 0 || trained()) return false;
-    return std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.child.end() && worker.child.end()->signal == SIGTERM; });
+    return std::any_of(workers_.begin(), workers_.end(),
+                       [](const Worker& worker) { return worker.child.end() && worker.child.end()->signal == SIGTERM; });
   }
 
   bool trained() const {
@@ -129,8 +132,8 @@ class Supervisor {
       return;
     }
     if (!stall_said_) {
-      observer_.say(fmt::format("nothing has moved for {:.0f} s: {}. The job is ended after {:.0f} s (monitor.stall_abort_seconds).", stall->seconds, stall->text,
-                                job_.stall_abort_seconds));
+      observer_.say(fmt::format("nothing has moved for {:.0f} s: {}. The job is ended after {:.0f} s (monitor.stall_abort_seconds).",
+                                stall->seconds, stall->text, job_.stall_abort_seconds));
       stall_said_ = true;
     }
     if (stall->seconds < job_.stall_abort_seconds) return;
@@ -187,6 +190,7 @@ class Supervisor {
       if (!seen_alive_.contains(page.pid) && page.progress_ns < start_ns_) continue;  // a page that an earlier job left
       RankEnd rank;
       rank.rank = number;
+      rank.elsewhere = true;
       rank.page = page;
       rank.log_file = job_.folder.rank_log(number);
       rank.ended_ns = base::now_ns();
@@ -210,7 +214,8 @@ class Supervisor {
 
   void kill_all() {
     for (auto& worker : workers_) worker.child.kill_now();
-    for (auto& worker : workers_) worker.child.wait(3);
+    const std::int64_t begun = base::now_ns();
+    for (auto& worker : workers_) worker.child.wait(std::max(0.0, 3.0 - base::seconds_since(begun)));
   }
 
   Outcome fail() {
