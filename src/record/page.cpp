@@ -120,10 +120,12 @@ PageWriter::PageWriter(const std::filesystem::path& path, int rank) : body_(std:
   const int file = ::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (file < 0) throw base::machine_error("record", "cannot create the rank's page {}: {}.", beside, std::strerror(errno));
   void* mapped = MAP_FAILED;
-  if (::posix_fallocate(file, 0, sizeof(Shared)) == 0) mapped = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (::posix_fallocate(file, 0, sizeof(Shared)) == 0)
+    mapped = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   ::close(file);
   if (mapped == MAP_FAILED) {
-    throw base::machine_error("record", "cannot make the rank's page {} ({} bytes). Is {} full?", beside, sizeof(Shared), path.parent_path().string());
+    throw base::machine_error("record", "cannot make the rank's page {} ({} bytes). Is {} full?", beside, sizeof(Shared),
+                              path.parent_path().string());
   }
   shared_ = new (mapped) Shared;
   publish(body_.get(), sizeof(Body));
@@ -216,7 +218,7 @@ bool PageReader::open() {
   if (page_ != nullptr) return true;
   const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
-  struct stat status{};
+  struct stat status {};
   void* mapped = MAP_FAILED;
   // A page of another version has another size or magic number, and reads as not there.
   if (::fstat(file, &status) == 0 && static_cast<std::size_t>(status.st_size) == sizeof(PageWriter::Shared)) {

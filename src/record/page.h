@@ -56,12 +56,12 @@ struct PageView {
   std::uint32_t rank = 0;
   std::uint32_t pid = 0;
   Phase phase = Phase::starting;
-  std::int64_t step = 0;            // 0 before the first
-  std::int64_t phase_since_ns = 0;  // monotonic clock, comparable across processes of a machine
-  std::int64_t progress_ns = 0;     // last time anything was written here
-  std::string failure;              // first fatal error text of this rank, empty if none
-  std::int32_t failure_code = 0;    // its exit code
-  std::int64_t failure_ns = 0;      // when it was written
+  std::int64_t step = 0;              // 0 before the first
+  std::int64_t phase_since_ns = 0;    // monotonic clock, comparable across processes of a machine
+  std::int64_t progress_ns = 0;       // last time anything was written here
+  std::string failure;                // first fatal error text of this rank, empty if none
+  std::int32_t failure_code = 0;      // its exit code
+  std::int64_t failure_ns = 0;        // when it was written
   std::vector<Operation> operations;  // newest last, at most operations_kept
 };
 

@@ -17,7 +17,7 @@ Tail::~Tail() {
 
 // The open file is kept until another stands at the path, so its inode number cannot be given to that other one.
 bool Tail::reopen_if_replaced() {
-  struct stat now{};
+  struct stat now {};
   if (::stat(path_.c_str(), &now) != 0) return false;
   const bool same = file_ >= 0 && now.st_dev == device_ && now.st_ino == inode_;
   if (same && now.st_size >= offset_) return false;
@@ -63,7 +63,7 @@ std::vector<std::string> last_lines(const std::filesystem::path& path, int count
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return lines;
   constexpr std::int64_t window = 1 << 16;
-  struct stat status{};
+  struct stat status {};
   std::string text;
   if (::fstat(file, &status) == 0) {
     const std::int64_t start = std::max<std::int64_t>(0, status.st_size - window);

@@ -100,6 +100,7 @@ def start(tmp_path):
         jobs.append(Job(process, tmp_path / (name or ""), marker.encode()))
         return jobs[-1]
 
+    begin.folder = tmp_path
     yield begin
     for job in jobs:
         if job.process.poll() is None:

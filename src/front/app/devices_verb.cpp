@@ -39,13 +39,15 @@ int run_devices_verb(std::span<const std::string> args) {
   std::string text;
   for (std::size_t i = 0; i < machine.visible.size(); ++i) {
     const launch::Gpu& gpu = machine.visible[i].gpu;
-    text += fmt::format("GPU {:<3} {:<28} {:>10}, {} free   {}\n", i, gpu.name, gpu.memory_bytes > 0 ? base::human_bytes(gpu.memory_bytes) : "memory unknown",
+    text += fmt::format("GPU {:<3} {:<28} {:>10}, {} free   {}\n", i, gpu.name,
+                        gpu.memory_bytes > 0 ? base::human_bytes(gpu.memory_bytes) : "memory unknown",
                         gpu.memory_bytes > 0 ? base::human_bytes(gpu.free_bytes) : "?", gpu.uuid);
   }
-  if (machine.visible.empty() && machine.installed.empty()) text += "no GPU" + (machine.problem.empty() ? "" : ": " + machine.problem) + "\n";
+  if (machine.visible.empty() && machine.installed.empty())
+    text += "no GPU" + (machine.problem.empty() ? "" : ": " + machine.problem) + "\n";
   if (machine.visible.size() < machine.installed.size()) {
-    text += fmt::format("{} of {} GPUs are hidden by CUDA_VISIBLE_DEVICES={}\n", machine.installed.size() - machine.visible.size(), machine.installed.size(),
-                        launch::lookup(environment, "CUDA_VISIBLE_DEVICES").value_or(""));
+    text += fmt::format("{} of {} GPUs are hidden by CUDA_VISIBLE_DEVICES={}\n", machine.installed.size() - machine.visible.size(),
+                        machine.installed.size(), launch::lookup(environment, "CUDA_VISIBLE_DEVICES").value_or(""));
   }
   text += fmt::format("CPU     {} core{}\n", machine.cores, machine.cores == 1 ? "" : "s") + libtorch_line(environment);
   std::fputs(text.c_str(), stdout);

@@ -36,6 +36,15 @@ std::string eta(std::int64_t step, std::int64_t total, double step_seconds) {
   return base::human_duration(static_cast<double>(total - step) * step_seconds);
 }
 
+// A model may write anything; what would steer the terminal becomes a dot.
+std::string harmless(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 && c != '\t') c = '.';
+    if (c == 0x7f) c = '.';
+  }
+  return text;
+}
+
 int terminal_width() {
   winsize size{};
   return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
@@ -50,8 +59,9 @@ std::string step_line(const Json& json, std::int64_t total) {
   const auto loss = json.find("loss");
   const std::string loss_text = loss != json.end() && loss->is_number() ? fmt::format("{:.4f}", loss->get<double>()) : "not finite";
   const std::string remaining = eta(step, total, seconds);
-  return fmt::format("step {:>{}}/{}  loss {:>8}  lr {:.2e}  {:>7} tok/s  {:>7.3f} s/step{}", step, of.size(), of, loss_text, number(json, "learning_rate"),
-                     base::human_count(number(json, "tokens_per_second")), seconds, remaining.empty() ? "" : "  ETA " + remaining);
+  return fmt::format("step {:>{}}/{}  loss {:>8}  lr {:.2e}  {:>7} tok/s  {:>7.3f} s/step{}", step, of.size(), of, loss_text,
+                     number(json, "learning_rate"), base::human_count(number(json, "tokens_per_second")), seconds,
+                     remaining.empty() ? "" : "  ETA " + remaining);
 }
 
 Display::Display(const std::filesystem::path& metrics, Options options) : tail_(metrics), options_(options) {
@@ -64,11 +74,8 @@ void Display::print(std::string_view line) {
 }
 
 void Display::say(std::string_view line) {
-  if (options_.headless) {
-    if (!options_.quiet) print(Json{{"event", "launcher"}, {"text", line}}.dump());
-  } else {
-    print(fmt::format("[launch] {}", line));
-  }
+  if (options_.quiet) return;
+  print(options_.headless ? Json{{"event", "launcher"}, {"text", line}}.dump() : fmt::format("[launch] {}", line));
 }
 
 void Display::complain(std::string_view text) {
@@ -118,7 +125,7 @@ void Display::show_event(const Json& json) {
   if (event == "skipped") print(fmt::format("step {}  skipped: {}", step, text_of(json, "reason")));
   if (event == "sample") {
     print(fmt::format("step {}  sample:", step));
-    for (const auto& line : base::split(text_of(json, "text"), '\n')) print("    " + line);
+    for (const auto& line : base::split(text_of(json, "text"), '\n')) print("    " + harmless(line));
   }
 }
 
@@ -132,7 +139,8 @@ void Display::draw_bar(std::span<const record::PageView> pages) {
   } else {
     constexpr int width = 24;
     const int filled = static_cast<int>(std::clamp<std::int64_t>(page.step * width / total, 0, width));
-    text = fmt::format("  [{}{}] {}/{}", std::string(static_cast<std::size_t>(filled), '#'), std::string(static_cast<std::size_t>(width - filled), '.'), page.step, total);
+    text = fmt::format("  [{}{}] {}/{}", std::string(static_cast<std::size_t>(filled), '#'),
+                       std::string(static_cast<std::size_t>(width - filled), '.'), page.step, total);
     if (last_loss_) text += fmt::format("  loss {:.4f}", *last_loss_);
     if (tokens_per_second_ > 0) text += fmt::format("  {} tok/s", base::human_count(tokens_per_second_));
     if (const std::string remaining = eta(page.step, total, step_seconds_); !remaining.empty()) text += "  ETA " + remaining;

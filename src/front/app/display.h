@@ -18,8 +18,8 @@ class Display : public launch::Observer {
  public:
   struct Options {
     bool headless = false;
-    bool quiet = false;     // another rank of this job shows it
-    bool terminal = false;  // standard output is one
+    bool quiet = false;            // another rank of this job shows it
+    bool terminal = false;         // standard output is one
     std::int64_t total_steps = 0;  // 0: not known yet
   };
   Display(const std::filesystem::path& metrics, Options options);

@@ -40,11 +40,14 @@ std::string device_for(const std::string& asked, const launch::Environment& envi
   if (asked == "cpu") return "cpu";
   const launch::Machine machine = launch::look_at_machine(environment);
   if (asked == "auto") return machine.visible.empty() ? "cpu" : "cuda:0";
-  const auto index = asked == "cuda" ? std::optional<std::int64_t>(0) : asked.starts_with("cuda:") ? base::parse_integer(asked.substr(5)) : std::nullopt;
+  const auto index = asked == "cuda"              ? std::optional<std::int64_t>(0)
+                     : asked.starts_with("cuda:") ? base::parse_integer(asked.substr(5))
+                                                  : std::nullopt;
   if (!index) throw base::usage_error("generate", "--device {} is not one of auto, cpu, cuda, cuda:N.", asked);
   if (*index < 0 || *index >= static_cast<std::int64_t>(machine.visible.size())) {
-    throw base::machine_error("generate", "--device {}: there is no such GPU. {}", asked,
-                              machine.visible.empty() ? "There is none; use --device cpu." : "GPUs there are:\n" + launch::list_gpus(machine.visible));
+    throw base::machine_error(
+        "generate", "--device {}: there is no such GPU. {}", asked,
+        machine.visible.empty() ? "There is none; use --device cpu." : "GPUs there are:\n" + launch::list_gpus(machine.visible));
   }
   return fmt::format("cuda:{}", *index);
 }
@@ -90,7 +93,9 @@ int run_generate_verb(std::span<const std::string> args) {
   std::error_code error;
   if (!fs::is_directory(wish.run, error)) throw base::usage_error("generate", "--run {}: there is no such folder.", wish.run);
   if (!fs::exists(record::RunFolder{wish.run}.config(), error)) {
-    throw base::usage_error("generate", "--run {}: not a run folder (it holds no config.yaml). Give the folder that `lockstep train` named at its end.", wish.run);
+    throw base::usage_error("generate",
+                            "--run {}: not a run folder (it holds no config.yaml). Give the folder that `lockstep train` named at its end.",
+                            wish.run);
   }
 
   launch::Environment environment = launch::process_environment();
@@ -98,7 +103,8 @@ int run_generate_verb(std::span<const std::string> args) {
   const fs::path worker = launch::find_worker(environment, program);
   environment["LD_LIBRARY_PATH"] = launch::library_path(launch::find_libtorch(environment, program), environment);
   environment["LOCKSTEP_DEVICE"] = device_for(wish.device, environment);
-  for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_PAGE"}) environment.erase(name);
+  for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_PAGE"})
+    environment.erase(name);
 
   std::vector<std::string> words = worker_arguments(wish);
   words.insert(words.begin(), worker.string());

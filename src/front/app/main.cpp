@@ -32,9 +32,10 @@ int dispatch(const std::string& program, const std::vector<std::string>& words) 
     std::fputs(app::general_help().c_str(), stdout);
     return words.empty() ? static_cast<int>(base::ExitCode::usage) : 0;
   }
+  if (verb.starts_with("-")) throw base::usage_error("lockstep", "{} comes after a verb. Did you mean lockstep train {} ...?", verb, verb);
   const auto near = base::nearest(verb, verbs);
-  throw base::usage_error("lockstep", "'{}' is not a verb.{} There are train, generate, config and devices; --help says what they do.", verb,
-                          near ? fmt::format(" Did you mean {}?", *near) : "");
+  throw base::usage_error("lockstep", "'{}' is not a verb.{} There are train, generate, config and devices; --help says what they do.",
+                          verb, near ? fmt::format(" Did you mean {}?", *near) : "");
 }
 
 }  // namespace

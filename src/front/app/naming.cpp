@@ -42,7 +42,8 @@ std::optional<std::string> newest_run_with_checkpoint(const config::RunConfig& c
 }
 
 bool needs_quotes(const std::string& word) {
-  return word.empty() || word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") != std::string::npos;
+  return word.empty() ||
+         word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") != std::string::npos;
 }
 
 std::string quoted(const std::string& word) {
@@ -61,7 +62,8 @@ bool is_flag(const std::string& argument, std::initializer_list<std::string_view
 }  // namespace
 
 fs::path checkpoints_of(const config::RunConfig& config) {
-  return config.trainer.checkpoint_dir.empty() ? record::RunFolder{fs::path(config.output) / config.name}.checkpoints() : fs::path(config.trainer.checkpoint_dir);
+  return config.trainer.checkpoint_dir.empty() ? record::RunFolder{fs::path(config.output) / config.name}.checkpoints()
+                                               : fs::path(config.trainer.checkpoint_dir);
 }
 
 RunName name_run(const config::RunConfig& config, const std::optional<std::string>& label) {
@@ -69,7 +71,8 @@ RunName name_run(const config::RunConfig& config, const std::optional<std::strin
   if (!config.name.empty()) {
     const fs::path folder = fs::path(config.output) / config.name;
     if (!resumes && config.checkpoint.resume.empty() && has_checkpoints(folder)) {
-      throw base::usage_error("launch", "{} already holds a run with checkpoints. Go on with it (--resume auto), or choose another --name.", folder.string());
+      throw base::usage_error("launch", "{} already holds a run with checkpoints. Go on with it (--resume auto), or choose another --name.",
+                              folder.string());
     }
     return {config.name, ""};
   }
@@ -78,7 +81,8 @@ RunName name_run(const config::RunConfig& config, const std::optional<std::strin
   }
   const std::string name = config.model.name + "-" + label.value_or(time_label());
   std::string free = name;
-  for (int n = 2; fs::exists(fs::path(config.output) / free) && (!label || has_checkpoints(fs::path(config.output) / free)); ++n) free = fmt::format("{}-{}", name, n);
+  for (int n = 2; fs::exists(fs::path(config.output) / free) && (!label || has_checkpoints(fs::path(config.output) / free)); ++n)
+    free = fmt::format("{}-{}", name, n);
   return {free, label ? "model.name and the launcher's job" : "model.name and the time"};
 }
 

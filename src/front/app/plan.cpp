@@ -7,18 +7,19 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "front/launch/watch.h"
 
 namespace lockstep::app {
 namespace {
 
+// "2 x CPU", "8 x NVIDIA H200 (GPUs 0-7)"
 std::string devices_line(const RunPlan& plan) {
+  std::map<std::string, std::vector<int>> by_model;
+  for (const auto& device : plan.devices) by_model[device.model].push_back(device.gpu);
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < plan.devices.size();) {  // neighbours with the same name go together
-    std::size_t last = i;
-    while (last + 1 < plan.devices.size() && plan.devices[last + 1] == plan.devices[i]) ++last;
-    const std::size_t count = last - i + 1;
-    parts.push_back(count > 1 ? fmt::format("{} x {}", count, plan.devices[i]) : plan.devices[i]);
-    i = last + 1;
+  for (const auto& [model, gpus] : by_model) {
+    const std::string numbers = gpus.front() < 0 ? "" : fmt::format(" (GPU{} {})", gpus.size() > 1 ? "s" : "", launch::list_ranks(gpus));
+    parts.push_back(fmt::format("{} x {}{}", gpus.size(), model, numbers));
   }
   return base::join(parts, ", ");
 }
@@ -26,15 +27,19 @@ std::string devices_line(const RunPlan& plan) {
 std::string learning_rate_line(const RunPlan& plan, const config::TrainerConfig& trainer) {
   const double factor = plan.batch.learning_rate / trainer.learning_rate;
   std::string text = fmt::format("{:.3g}", plan.batch.learning_rate);
-  if (trainer.lr_scaling == config::LrScaling::none) text += plan.world_size > 1 ? " (trainer.lr_scaling none: as given, whatever the number of ranks)" : "";
-  else text += fmt::format(" = {:.3g} x {:.3g} (trainer.lr_scaling {} with {} rank{})", trainer.learning_rate, factor, config::name_of(trainer.lr_scaling),
-                           plan.world_size, plan.world_size == 1 ? "" : "s");
+  if (trainer.lr_scaling == config::LrScaling::none)
+    text += plan.world_size > 1 ? " (trainer.lr_scaling none: as given, whatever the number of ranks)" : "";
+  else
+    text += fmt::format(" = {:.3g} x {:.3g} (trainer.lr_scaling {} with {} rank{})", trainer.learning_rate, factor,
+                        config::name_of(trainer.lr_scaling), plan.world_size, plan.world_size == 1 ? "" : "s");
   text += fmt::format(", {}", config::name_of(trainer.lr_schedule));
   if (trainer.warmup_steps > 0) text += fmt::format(" after {} steps of warm-up", trainer.warmup_steps);
   return text;
 }
 
-std::int64_t tokens_per_step(const RunPlan& plan, const config::RunConfig& config) { return plan.batch.global_batch_size * config.data.seq_len; }
+std::int64_t tokens_per_step(const RunPlan& plan, const config::RunConfig& config) {
+  return plan.batch.global_batch_size * config.data.seq_len;
+}
 
 }  // namespace
 
@@ -51,12 +56,15 @@ std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
   line("devices", devices_line(plan) + fmt::format(", {} thread{} each", plan.threads, plan.threads == 1 ? "" : "s"));
   if (!plan.launcher.empty()) line("started by", plan.launcher);
   line("backend", std::string(config::name_of(plan.backend)));
-  line("model", fmt::format("{} parameters, {}", base::human_count(static_cast<double>(plan.parameters)), config::name_of(config.model.dtype)));
-  line("batch", fmt::format("{} samples a step = batch {} x accumulation {} x {} rank{}", plan.batch.global_batch_size, plan.batch.batch_size,
-                            plan.batch.gradient_accumulation, plan.world_size, plan.world_size == 1 ? "" : "s"));
+  line("model",
+       fmt::format("{} parameters, {}", base::human_count(static_cast<double>(plan.parameters)), config::name_of(config.model.dtype)));
+  line("batch", fmt::format("{} samples a step = batch {} x accumulation {} x {} rank{}", plan.batch.global_batch_size,
+                            plan.batch.batch_size, plan.batch.gradient_accumulation, plan.world_size, plan.world_size == 1 ? "" : "s"));
   line("tokens a step", fmt::format("{} ({} a sample)", tokens_per_step(plan, config), config.data.seq_len));
   line("learning rate", learning_rate_line(plan, config.trainer));
-  line("steps", config.trainer.max_steps > 0 ? std::to_string(config.trainer.max_steps) : fmt::format("{:g} epoch{} of the data", config.trainer.num_epochs, config.trainer.num_epochs == 1 ? "" : "s"));
+  line("steps", config.trainer.max_steps > 0
+                    ? std::to_string(config.trainer.max_steps)
+                    : fmt::format("{:g} epoch{} of the data", config.trainer.num_epochs, config.trainer.num_epochs == 1 ? "" : "s"));
   line("run folder", plan.folder);
   for (const auto& note : plan.notes) text += "  note: " + note + "\n";
   return text;
@@ -70,7 +78,9 @@ std::string to_json(const RunPlan& plan, const config::RunConfig& config) {
   json["parameters"] = plan.parameters;
   json["dtype"] = config::name_of(config.model.dtype);
   json["ranks"] = plan.world_size;
-  json["devices"] = plan.devices;
+  for (const auto& device : plan.devices) {
+    json["devices"].push_back(device.gpu < 0 ? device.model : fmt::format("GPU {} {}", device.gpu, device.model));
+  }
   json["threads"] = plan.threads;
   json["backend"] = config::name_of(plan.backend);
   json["batch_size"] = plan.batch.batch_size;

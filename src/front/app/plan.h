@@ -5,11 +5,12 @@
 #include <vector>
 
 #include "config/config.h"
+#include "front/launch/devices.h"
 
 namespace lockstep::app {
 
 struct RunPlan {
-  std::vector<std::string> devices;  // one a local rank: "GPU 0 NVIDIA H200", "CPU"
+  std::vector<launch::RankDevice> devices;  // one a local rank
   int world_size = 1;
   int threads = 1;
   config::Backend backend = config::Backend::automatic;  // as it will be chosen

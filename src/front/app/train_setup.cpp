@@ -30,8 +30,9 @@ launch::DeviceWish wish_of(const RunConfig& config, const std::optional<Place>& 
   wish.one_rank = !config.trainer.distributed.enabled || launch::is_on(environment, "LOCKSTEP_SINGLE_GPU");
   if (!place) return wish;
   if (wish.ranks > 0 && wish.ranks != place->local_world_size) {
-    throw base::usage_error("launch", "--ranks {} was asked for, but {} has started {} here. Leave --ranks out, or use --spawn to start all ranks from here.", wish.ranks,
-                            place->launcher, place->local_world_size);
+    throw base::usage_error(
+        "launch", "--ranks {} was asked for, but {} has started {} here. Leave --ranks out, or use --spawn to start all ranks from here.",
+        wish.ranks, place->launcher, place->local_world_size);
   }
   wish.one_rank = false;  // the launcher has decided
   wish.ranks = place->local_world_size;
@@ -83,8 +84,10 @@ TrainSetup set_up(config::Settings settings, const Environment& environment) {
   if (!config.launch.spawn) setup.place = launch::place_from_launcher(environment);
 
   launch::Machine machine;
-  if (config.trainer.target_device == config::DeviceKind::cpu) machine.cores = launch::usable_cores();
-  else machine = launch::look_at_machine(environment);
+  if (config.trainer.target_device == config::DeviceKind::cpu)
+    machine.cores = launch::usable_cores();
+  else
+    machine = launch::look_at_machine(environment);
   const launch::Selection devices = launch::select_devices(wish_of(config, setup.place, environment), machine);
   setup.on_gpus = devices.ranks.front().device != "cpu";
 
@@ -102,19 +105,25 @@ TrainSetup set_up(config::Settings settings, const Environment& environment) {
   setup.plan.world_size = job.world_size;
   setup.plan.threads = job.threads;
   setup.plan.backend = expected_backend(config.trainer.distributed.backend, job.world_size, setup.on_gpus);
-  for (const auto& rank : devices.ranks) setup.plan.devices.push_back(rank.name);
+  setup.plan.devices = devices.ranks;
   setup.plan.notes = devices.notes;
   if (setup.place) setup.plan.launcher = setup.place->launcher;
+  if (setup.place && config.parallel.max_restarts > 0) {
+    setup.plan.notes.push_back(fmt::format("--max-restarts is left to {}, which started this rank.", setup.place->launcher));
+  }
 
   // Machines that share a run must come to one name without talking.
   std::optional<std::string> label;
-  if (setup.place) label = setup.place->run_label;
-  else if (config.parallel.nnodes > 1) label = std::to_string(config.parallel.master_port > 0 ? config.parallel.master_port : launch::first_port);
+  if (setup.place)
+    label = setup.place->run_label;
+  else if (config.parallel.nnodes > 1)
+    label = std::to_string(config.parallel.master_port > 0 ? config.parallel.master_port : launch::first_port);
   const RunName name = name_run(config, label);
   config.name = name.name;
   if (!name.reason.empty()) setup.settings.sources["name"] = {config::Origin::derived, name.reason};
   if (config.checkpoint.resume == "auto" && record::list_checkpoints(checkpoints_of(config)).empty()) {
-    setup.plan.notes.push_back(fmt::format("--resume auto: there is no checkpoint in {} yet; the run starts anew.", checkpoints_of(config).string()));
+    setup.plan.notes.push_back(
+        fmt::format("--resume auto: there is no checkpoint in {} yet; the run starts anew.", checkpoints_of(config).string()));
   }
   job.folder.root = std::filesystem::path(config.output) / config.name;
   setup.plan.folder = job.folder.root.string();

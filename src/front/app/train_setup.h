@@ -16,7 +16,7 @@ struct TrainSetup {
   config::Settings settings;  // with the run's name filled in
   std::optional<launch::Place> place;
   RunPlan plan;
-  launch::Job job;  // complete but for worker and libraries
+  launch::Job job;                  // complete but for worker and libraries
   bool writes_shared_files = true;  // rank 0 is here
   bool on_gpus = false;
 };

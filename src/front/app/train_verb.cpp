@@ -45,8 +45,9 @@ Under torchrun, srun or mpirun, or with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADD
 void refuse_leftover(const std::vector<std::string>& leftover) {
   if (leftover.empty()) return;
   const std::string& first = leftover.front();
-  const std::string hint = first.ends_with(".yaml") || first.ends_with(".yml") || first.ends_with(".json") ? fmt::format("Did you mean -f {}?", first)
-                                                                                                           : "Settings are section.key=value; --help lists the flags.";
+  const std::string hint = first.ends_with(".yaml") || first.ends_with(".yml") || first.ends_with(".json")
+                               ? fmt::format("Did you mean -f {}?", first)
+                               : "Settings are section.key=value; --help lists the flags.";
   throw base::usage_error("launch", "'{}' is neither a flag nor a setting. {}", base::join(leftover, " "), hint);
 }
 
@@ -110,7 +111,9 @@ class Training {
 
   int run_with_restarts(launch::Signals& signals) {
     const config::RunConfig& config = setup_.settings.values;
-    Display display(setup_.job.folder.metrics(), {.headless = headless(), .quiet = !shows(), .terminal = ::isatty(STDOUT_FILENO) == 1, .total_steps = config.trainer.max_steps});
+    Display display(
+        setup_.job.folder.metrics(),
+        {.headless = headless(), .quiet = !shows(), .terminal = ::isatty(STDOUT_FILENO) == 1, .total_steps = config.trainer.max_steps});
     const std::int64_t allowed = setup_.place ? 0 : config.parallel.max_restarts;
     const std::int64_t start = base::now_ns();
     for (std::int64_t restart = 1;; ++restart) {
@@ -141,7 +144,8 @@ class Training {
     lease_ = take_port(setup_);  // the old port may still be held by connections of the dead
     write_config();
     display.say(fmt::format("restart {} of {} from {}.", restart, allowed,
-                            checkpoints.empty() ? "the beginning: there is no checkpoint yet" : fmt::format("the newest whole checkpoint, {}", checkpoints.back().path.string())));
+                            checkpoints.empty() ? "the beginning: there is no checkpoint yet"
+                                                : fmt::format("the newest whole checkpoint, {}", checkpoints.back().path.string())));
   }
 
   int conclude(const Outcome& outcome, Display& display, double seconds) {

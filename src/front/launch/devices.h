@@ -46,16 +46,17 @@ struct DeviceWish {
   config::DeviceKind kind = config::DeviceKind::automatic;
   config::Backend backend = config::Backend::automatic;
   std::vector<std::int64_t> gpu_ids = {};  // empty: all that are visible
-  std::int64_t num_gpus = 0;          // 0: all
-  std::int64_t ranks = 0;             // 0: one a device
-  bool one_rank = false;              // trainer.distributed.enabled is off, or LOCKSTEP_SINGLE_GPU
-  bool oversubscribe = false;         // several ranks may share a GPU
-  bool bound_by_launcher = false;     // another launcher may have shown each rank only its own GPU
+  std::int64_t num_gpus = 0;               // 0: all
+  std::int64_t ranks = 0;                  // 0: one a device
+  bool one_rank = false;                   // trainer.distributed.enabled is off, or LOCKSTEP_SINGLE_GPU
+  bool oversubscribe = false;              // several ranks may share a GPU
+  bool bound_by_launcher = false;          // another launcher may have shown each rank only its own GPU
 };
 
 struct RankDevice {
   std::string device;  // what the worker is told: "cpu" or "cuda:K", K among the chosen GPUs
-  std::string name;    // for people: "GPU 2 NVIDIA H200", "CPU"
+  std::string model;   // "NVIDIA H200", "CPU"
+  int gpu = -1;        // its number among the visible ones
 };
 
 struct Selection {

@@ -38,7 +38,9 @@ fs::path torch_under(const fs::path& folder) {
 
 // Without importing it: that would take a second or more.
 fs::path torch_of_python() {
-  const char* command = "python3 -c \"import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')\" 2>/dev/null";
+  const char* command =
+      "python3 -c \"import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')\" "
+      "2>/dev/null";
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command, "r"), ::pclose);
   if (!pipe) return {};
   std::array<char, 4096> line{};
@@ -75,10 +77,11 @@ std::vector<fs::path> library_folders(const fs::path& root) {
 LibTorch describe(const fs::path& root, std::string found_by) {
   LibTorch found{root, library_folders(root), version_of(root), std::move(found_by)};
   if (found.version.substr(0, found.version.find('+')) != torch_version) {
-    throw base::machine_error("launch",
-                              "LibTorch in {} (found by {}) is version {}; lockstep was built for {}. Install torch=={} there, or point LOCKSTEP_LIBTORCH at a "
-                              "folder that has it.",
-                              root.string(), found.found_by, found.version.empty() ? "unknown" : found.version, torch_version, torch_version);
+    throw base::machine_error(
+        "launch",
+        "LibTorch in {} (found by {}) is version {}; lockstep was built for {}. Install torch=={} there, or point LOCKSTEP_LIBTORCH at a "
+        "folder that has it.",
+        root.string(), found.found_by, found.version.empty() ? "unknown" : found.version, torch_version, torch_version);
   }
   return found;
 }
@@ -89,7 +92,8 @@ LibTorch find_libtorch(const Environment& environment, const fs::path& program) 
   if (const auto asked = lookup(environment, "LOCKSTEP_LIBTORCH")) {
     const fs::path root = torch_under(*asked);
     if (root.empty()) {
-      throw base::machine_error("launch", "LOCKSTEP_LIBTORCH={} holds no lib/libtorch_cpu.so. Point it at the torch folder of a Python environment.", *asked);
+      throw base::machine_error(
+          "launch", "LOCKSTEP_LIBTORCH={} holds no lib/libtorch_cpu.so. Point it at the torch folder of a Python environment.", *asked);
     }
     return describe(root, "LOCKSTEP_LIBTORCH");
   }
@@ -100,10 +104,11 @@ LibTorch find_libtorch(const Environment& environment, const fs::path& program) 
   }
   const fs::path root = torch_of_python();
   if (!root.empty()) return describe(root, "python3");
-  throw base::machine_error("launch",
-                            "LibTorch {} is not found: not in LOCKSTEP_LIBTORCH (not set), not in a .deps/ beside or above {}, not in the python3 on PATH. "
-                            "Run tools/setup.sh in the checkout, or `pip install torch=={}`, or set LOCKSTEP_LIBTORCH.",
-                            torch_version, program.parent_path().string(), torch_version);
+  throw base::machine_error(
+      "launch",
+      "LibTorch {} is not found: not in LOCKSTEP_LIBTORCH (not set), not in a .deps/ beside or above {}, not in the python3 on PATH. "
+      "Run tools/setup.sh in the checkout, or `pip install torch=={}`, or set LOCKSTEP_LIBTORCH.",
+      torch_version, program.parent_path().string(), torch_version);
 }
 
 std::string library_path(const LibTorch& libtorch, const Environment& environment) {
@@ -125,8 +130,10 @@ fs::path find_worker(const Environment& environment, const fs::path& program) {
   const auto asked = lookup(environment, "LOCKSTEP_WORKER");
   const fs::path worker = asked ? fs::path(*asked) : program.parent_path() / "lockstep-worker";
   if (::access(worker.c_str(), X_OK) == 0) return fs::absolute(worker);
-  throw base::machine_error("launch", "{} is missing or cannot be run. It lies beside `lockstep` in a whole build: run `make build`, and copy both programs together.",
-                            worker.string());
+  throw base::machine_error(
+      "launch",
+      "{} is missing or cannot be run. It lies beside `lockstep` in a whole build: run `make build`, and copy both programs together.",
+      worker.string());
 }
 
 }  // namespace lockstep::launch

@@ -10,10 +10,10 @@
 namespace lockstep::launch {
 
 struct LibTorch {
-  std::filesystem::path root;                           // holds lib/libtorch_cpu.so
-  std::vector<std::filesystem::path> library_folders;   // for LD_LIBRARY_PATH: its own and the NVIDIA wheels' beside it
-  std::string version;                                  // "2.11.0+cu130"
-  std::string found_by;                                 // "LOCKSTEP_LIBTORCH", ".deps", "python3"
+  std::filesystem::path root;                          // holds lib/libtorch_cpu.so
+  std::vector<std::filesystem::path> library_folders;  // for LD_LIBRARY_PATH: its own and the NVIDIA wheels' beside it
+  std::string version;                                 // "2.11.0+cu130"
+  std::string found_by;                                // "LOCKSTEP_LIBTORCH", ".deps", "python3"
 };
 
 constexpr std::string_view torch_version = "2.11.0";

@@ -24,9 +24,9 @@ class Pages {
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
 
-  const std::vector<record::PageView>& read();          // by rank
+  const std::vector<record::PageView>& read();  // by rank
   const std::vector<record::PageView>& last() const { return views_; }
-  const record::PageView* of(int rank) const;           // as last read
+  const record::PageView* of(int rank) const;  // as last read
   bool is_ours(int rank) const;
 
  private:

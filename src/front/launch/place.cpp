@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 #include <fstream>
 #include <sstream>
@@ -22,6 +23,7 @@ struct Launcher {
   const char* world_size;
   const char* local_rank;
   const char* local_world_size;
+  constexpr bool is_slurm() const { return std::string_view(name) == "srun"; }
 };
 constexpr Launcher launchers[] = {
     {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
@@ -31,21 +33,93 @@ constexpr Launcher launchers[] = {
 
 int integer(const std::string& name, const std::string& text) {
   const auto value = base::parse_integer(text);
-  if (!value || *value < 0) throw base::usage_error("launch", "{}={} is not a number that can be used. It is set by a launcher or by hand.", name, text);
+  if (!value || *value < 0)
+    throw base::usage_error("launch", "{}={} is not a number that can be used. It is set by a launcher or by hand.", name, text);
   return static_cast<int>(*value);
 }
 
-// Inside an sbatch script, but not under srun, SLURM sets the same variables as for the first task; a lone task is no launch of ranks either.
+// Inside an sbatch script, but not under srun, SLURM sets the same variables as for the first task; a lone task is no launch of ranks
+// either.
 const Launcher* launcher_of(const Environment& environment) {
   for (const Launcher& launcher : launchers) {
     if (!lookup(environment, launcher.rank) || !lookup(environment, launcher.world_size)) continue;
-    if (std::string_view(launcher.name) == "srun") {
+    if (launcher.is_slurm()) {
       const bool script = lookup(environment, "SLURM_SUBMIT_DIR") && !lookup(environment, "SLURM_STEP_ID");
       if (script || lookup(environment, launcher.world_size) == "1") continue;
     }
     return &launcher;
   }
   return nullptr;
+}
+
+// Reads variables by their common name, or by that of the launcher, and remembers what it missed.
+class Variables {
+ public:
+  Variables(const Environment& environment, const Launcher* launcher) : environment_(environment), launcher_(launcher) {}
+
+  std::optional<int> number(const char* name, const char* Launcher::*theirs) const {
+    if (const auto value = lookup(environment_, name)) return integer(name, *value);
+    if (launcher_ == nullptr) return std::nullopt;
+    const auto value = lookup(environment_, launcher_->*theirs);
+    return value ? std::optional(integer(launcher_->*theirs, *value)) : std::nullopt;
+  }
+
+  int required(const char* name, const char* Launcher::*theirs) {
+    const auto value = number(name, theirs);
+    if (!value) missing_.push_back(launcher_ != nullptr ? fmt::format("{} (or {})", name, launcher_->*theirs) : name);
+    return value.value_or(0);
+  }
+
+  std::string master_addr(bool on_one_machine) {
+    if (const auto address = lookup(environment_, "MASTER_ADDR")) return *address;
+    for (const char* list : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
+      const auto nodes = lookup(environment_, list);
+      if (nodes && launcher_ != nullptr && launcher_->is_slurm()) return first_host(*nodes);
+    }
+    if (launcher_ != nullptr && on_one_machine) return "127.0.0.1";
+    missing_.push_back("MASTER_ADDR");
+    return {};
+  }
+
+  int master_port() {
+    if (const auto port = lookup(environment_, "MASTER_PORT")) return integer("MASTER_PORT", *port);
+    if (launcher_ == nullptr) {
+      missing_.push_back("MASTER_PORT");
+      return 0;
+    }
+    // All ranks must come to the same port, and two jobs on a machine should not: it follows from the job's name.
+    std::string job;
+    for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+      job += lookup(environment_, name).value_or("");
+    }
+    return first_port + static_cast<int>(base::hash64(job) % 1000);
+  }
+
+  void refuse_if_incomplete(std::string_view launcher) const {
+    if (missing_.empty()) return;
+    const bool one = missing_.size() == 1;
+    throw base::usage_error("launch",
+                            "the environment names a rank of another launcher ({}), but {} {} missing. Set {}, unset the others, or use "
+                            "--spawn to start all ranks from here.",
+                            launcher, fmt::join(missing_, ", "), one ? "is" : "are", one ? "it" : "them");
+  }
+
+ private:
+  const Environment& environment_;
+  const Launcher* launcher_;
+  std::vector<std::string> missing_;
+};
+
+void refuse_if_absurd(const Place& place) {
+  if (place.world_size < 1 || place.rank >= place.world_size) {
+    throw base::usage_error("launch", "RANK={} and WORLD_SIZE={}: ranks count from 0 to WORLD_SIZE - 1.", place.rank, place.world_size);
+  }
+  if (place.local_rank >= place.local_world_size || place.local_world_size > place.world_size) {
+    throw base::usage_error("launch",
+                            "LOCAL_RANK={}, LOCAL_WORLD_SIZE={} and WORLD_SIZE={} do not fit together: LOCAL_RANK < LOCAL_WORLD_SIZE <= "
+                            "WORLD_SIZE.",
+                            place.local_rank, place.local_world_size, place.world_size);
+  }
 }
 
 // When the launcher's process on this machine began, as the clock of the wall: its ranks here agree on it.
@@ -78,11 +152,15 @@ std::string tidy(std::string_view text) {
   return name;
 }
 
+// torchrun --standalone draws one; nobody chose it to name a run.
+bool is_uuid(std::string_view text) { return text.size() == 36 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-'; }
+
 // Names that all ranks come to by themselves. Local ranks of one launcher process also share its start time; ranks on several machines
 // and ranks started by hand only have what the environment says.
 void name_job(Place& place, const Environment& environment) {
   std::string identity;
-  for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+  for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE",
+                           "OMPI_MCA_ess_base_jobid"}) {
     identity += lookup(environment, name).value_or("") + "/";
   }
   const bool shares_parent = place.launcher == "torchrun" || place.launcher == "mpirun";
@@ -93,10 +171,12 @@ void name_job(Place& place, const Environment& environment) {
   const auto elastic = lookup(environment, "TORCHELASTIC_RUN_ID");
   if (place.launcher == "srun" && slurm) {
     place.run_label = tidy("slurm-" + *slurm + "." + lookup(environment, "SLURM_STEP_ID").value_or("0"));
-  } else if (elastic && *elastic != "none") {
+  } else if (elastic && *elastic != "none" && !is_uuid(*elastic)) {
     place.run_label = tidy(*elastic);
   } else if (shares_parent && place.local_world_size == place.world_size) {
     place.run_label = parent_start_label();
+  } else if (elastic && is_uuid(*elastic)) {
+    place.run_label = elastic->substr(0, 8);
   } else {
     place.run_label = std::to_string(place.master_port);
   }
@@ -114,71 +194,25 @@ std::string first_host(std::string_view list) {
 
 std::optional<Place> place_from_launcher(const Environment& environment) {
   const Launcher* launcher = launcher_of(environment);
-  const auto by_hand = [&](const char* name) { return lookup(environment, name); };
-  const char* five[] = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
-  bool any = launcher != nullptr;
-  for (const char* name : five) any = any || by_hand(name).has_value();
-  if (!any) return std::nullopt;
+  const auto is_set = [&](const char* name) { return lookup(environment, name).has_value(); };
+  constexpr const char* five[] = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+  if (launcher == nullptr && std::none_of(std::begin(five), std::end(five), is_set)) return std::nullopt;
 
+  Variables variables(environment, launcher);
   Place place;
   place.launcher = launcher != nullptr ? launcher->name : "the environment";
-  if (by_hand("TORCHELASTIC_RUN_ID") || by_hand("TORCHELASTIC_USE_AGENT_STORE")) place.launcher = "torchrun";
+  if (is_set("TORCHELASTIC_RUN_ID") || is_set("TORCHELASTIC_USE_AGENT_STORE")) place.launcher = "torchrun";
+  place.rank = variables.required("RANK", &Launcher::rank);
+  place.local_rank = variables.required("LOCAL_RANK", &Launcher::local_rank);
+  place.world_size = variables.required("WORLD_SIZE", &Launcher::world_size);
+  const auto local_world = variables.number("LOCAL_WORLD_SIZE", &Launcher::local_world_size);
+  place.master_addr = variables.master_addr(local_world.value_or(place.world_size) == place.world_size);
+  place.master_port = variables.master_port();
+  variables.refuse_if_incomplete(place.launcher);
 
-  std::vector<std::string> missing;
-  const auto read = [&](const char* name, const char* theirs) -> std::optional<int> {
-    if (const auto value = by_hand(name)) return integer(name, *value);
-    if (launcher != nullptr && theirs != nullptr) {
-      if (const auto value = lookup(environment, theirs)) return integer(theirs, *value);
-    }
-    return std::nullopt;
-  };
-  const auto require = [&](const char* name, const char* theirs) {
-    const auto value = read(name, theirs);
-    if (!value) missing.push_back(launcher != nullptr && theirs != nullptr ? fmt::format("{} (or {})", name, theirs) : name);
-    return value.value_or(0);
-  };
-  place.rank = require("RANK", launcher != nullptr ? launcher->rank : nullptr);
-  place.local_rank = require("LOCAL_RANK", launcher != nullptr ? launcher->local_rank : nullptr);
-  place.world_size = require("WORLD_SIZE", launcher != nullptr ? launcher->world_size : nullptr);
-  const auto local_world = read("LOCAL_WORLD_SIZE", launcher != nullptr ? launcher->local_world_size : nullptr);
-
-  if (const auto address = by_hand("MASTER_ADDR")) {
-    place.master_addr = *address;
-  } else if (const auto nodes = lookup(environment, "SLURM_STEP_NODELIST"); nodes && place.launcher == "srun") {
-    place.master_addr = first_host(*nodes);
-  } else if (const auto job_nodes = lookup(environment, "SLURM_JOB_NODELIST"); job_nodes && place.launcher == "srun") {
-    place.master_addr = first_host(*job_nodes);
-  } else if (launcher != nullptr && local_world.value_or(place.world_size) == place.world_size) {
-    place.master_addr = "127.0.0.1";
-  } else {
-    missing.push_back("MASTER_ADDR");
-  }
-  if (const auto port = by_hand("MASTER_PORT")) {
-    place.master_port = integer("MASTER_PORT", *port);
-  } else if (launcher != nullptr) {
-    // All ranks must come to the same port, and two jobs on a machine should not: it follows from the job's name.
-    std::string job;
-    for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) job += lookup(environment, name).value_or("");
-    place.master_port = first_port + static_cast<int>(base::hash64(job) % 1000);
-  } else {
-    missing.push_back("MASTER_PORT");
-  }
-
-  if (!missing.empty()) {
-    throw base::usage_error("launch",
-                            "the environment names a rank of another launcher ({}), but {} {} missing. Set {}, unset the others, or use --spawn to start all "
-                            "ranks from here.",
-                            place.launcher, fmt::join(missing, ", "), missing.size() == 1 ? "is" : "are", missing.size() == 1 ? "it" : "them");
-  }
   const bool one_machine = place.master_addr == "127.0.0.1" || place.master_addr == "localhost" || place.master_addr == "::1";
   place.local_world_size = local_world.value_or(one_machine ? place.world_size : place.local_rank + 1);
-  if (place.world_size < 1 || place.rank >= place.world_size) {
-    throw base::usage_error("launch", "RANK={} and WORLD_SIZE={}: ranks count from 0 to WORLD_SIZE - 1.", place.rank, place.world_size);
-  }
-  if (place.local_rank >= place.local_world_size || place.local_world_size > place.world_size) {
-    throw base::usage_error("launch", "LOCAL_RANK={}, LOCAL_WORLD_SIZE={} and WORLD_SIZE={} do not fit together: LOCAL_RANK < LOCAL_WORLD_SIZE <= WORLD_SIZE.",
-                            place.local_rank, place.local_world_size, place.world_size);
-  }
+  refuse_if_absurd(place);
   name_job(place, environment);
   return place;
 }

@@ -119,8 +119,8 @@ PortLease choose_port(int asked, std::string& note) {
   if (asked > 0) {
     if (auto lease = PortLease::take(asked)) return std::move(*lease);
     const std::string holder = who_listens(asked);
-    throw base::machine_error("launch", "port {} is in use by {}. Choose another with --port, or leave it out: then a free one is taken.", asked,
-                              holder.empty() ? "another lockstep job that is starting" : holder);
+    throw base::machine_error("launch", "port {} is in use by {}. Choose another with --port, or leave it out: then a free one is taken.",
+                              asked, holder.empty() ? "another lockstep job that is starting" : holder);
   }
   constexpr int tries = 200;
   for (int port = first_port; port < first_port + tries; ++port) {

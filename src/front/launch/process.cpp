@@ -10,10 +10,13 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 
 namespace lockstep::launch {
 namespace {
@@ -66,7 +69,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 std::string in_words(const End& end) {
   if (end.signal == 0) return fmt::format("exited with code {}", end.exit_code);
   const char* name = sigabbrev_np(end.signal);
-  return fmt::format("ended by signal {} ({}{}, {})", end.signal, name != nullptr ? "SIG" : "", name != nullptr ? name : "?", words_for(end.signal));
+  return fmt::format("ended by signal {} ({}{}, {})", end.signal, name != nullptr ? "SIG" : "", name != nullptr ? name : "?",
+                     words_for(end.signal));
 }
 
 Child Child::start(const Command& command) {
@@ -121,6 +125,20 @@ const std::optional<End>& Child::poll() {
     ::kill(-pid_, SIGKILL);
   }
   return end_;
+}
+
+bool Child::dying() const {
+  if (!running()) return false;
+  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return false;
+  std::istringstream words(text.substr(name_end + 1));
+  std::string word;
+  for (int field = 3; field <= 9 && words >> word; ++field) {
+  }
+  constexpr std::int64_t exiting = 0x4;  // PF_EXITING of the kernel, in the ninth field
+  return (base::parse_integer(word).value_or(0) & exiting) != 0;
 }
 
 void Child::send(int signal) {

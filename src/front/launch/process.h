@@ -41,6 +41,8 @@ class Child {
   const std::optional<End>& end() const { return end_; }  // as last seen by poll()
   // Looks whether it has ended. Once it has, what remains of its process group is killed.
   const std::optional<End>& poll();
+  // It has begun to die, but cannot be waited for yet: the kernel still frees its memory, which takes seconds where a GPU holds much.
+  bool dying() const;
   void send(int signal);  // to the process itself
   void kill_now();        // SIGKILL to its process group
   // True once it has ended; waits so long at most.

@@ -45,9 +45,11 @@ std::string place_in_run(const RankEnd& rank) {
 }
 
 std::string how(const RankEnd& rank) {
-  if (!rank.out_of_memory.empty()) return fmt::format("killed, likely by the system's out-of-memory killer ({} says so)", rank.out_of_memory);
+  if (!rank.out_of_memory.empty())
+    return fmt::format("killed, likely by the system's out-of-memory killer ({} says so)", rank.out_of_memory);
   if (left_early(rank)) return "left with exit code 0 before the end, as if it were done";
   if (!rank.end) return "failed";
+  if (rank.elsewhere) return "its process is gone";
   return in_words(*rank.end);
 }
 
@@ -61,7 +63,8 @@ const Hint hints[] = {
     {{"std::bad_alloc", "cannot allocate memory", "not enough memory", "defaultcpuallocator"},
      "less memory: a smaller --batch-size with a larger --grad-accum keeps the result; or fewer ranks (--ranks)"},
     {{"error while loading shared libraries", "undefined symbol", "version `glibc"},
-     "the worker's libraries do not fit this machine: `lockstep devices` shows which LibTorch is used; set LOCKSTEP_LIBTORCH, or build here with `make build`"},
+     "the worker's libraries do not fit this machine: `lockstep devices` shows which LibTorch is used; set LOCKSTEP_LIBTORCH, or build "
+     "here with `make build`"},
     {{"no space left"}, "free some space, or point --output at another disk; the last whole checkpoint is intact"},
     {{"address already in use", "eaddrinuse"}, "another program took the port meanwhile: start again, or choose one with --port"},
     {{"nccl"}, "NCCL_DEBUG=INFO shows what NCCL does; --sync-backend gloo or cpu goes without it"},
@@ -78,9 +81,13 @@ std::vector<std::string> advice(const RankEnd& rank) {
     }
   }
   if (!rank.out_of_memory.empty()) {
-    lines.emplace_back("less memory on the host: fewer ranks (--ranks), a smaller --batch-size, data.prefetch=1, or a larger memory limit for the container or job");
+    lines.emplace_back(
+        "less memory on the host: fewer ranks (--ranks), a smaller --batch-size, data.prefetch=1, or a larger memory limit for the "
+        "container or job");
   } else if (rank.end && rank.end->signal == SIGKILL) {
-    lines.emplace_back("someone or something sent SIGKILL: `dmesg | tail` shows whether it was the kernel (out of memory); a job scheduler's limits are the next suspect");
+    lines.emplace_back(
+        "someone or something sent SIGKILL: `dmesg | tail` shows whether it was the kernel (out of memory); a job scheduler's limits are "
+        "the next suspect");
   } else if (rank.end && rank.end->signal == SIGBUS) {
     lines.emplace_back("`df -h /dev/shm` shows whether shared memory is full (containers: --shm-size)");
   } else if (rank.end && (rank.end->signal != 0 || rank.end->exit_code == static_cast<int>(base::ExitCode::bug)) && lines.empty()) {
@@ -119,8 +126,12 @@ std::string others_line(const Failure& failure, std::size_t cause) {
     (ended_badly(failure.ranks[i]) ? follow : ended).push_back(failure.ranks[i].rank);
   }
   std::string text;
-  if (!follow.empty()) text += fmt::format("  {} failed after it, as a consequence.\n", follow.size() == 1 ? "Rank " + list_ranks(follow) : "Ranks " + list_ranks(follow));
-  if (!ended.empty()) text += fmt::format("  {} ended with it.\n", ended.size() == 1 ? "Rank " + list_ranks(ended) + " was" : "Ranks " + list_ranks(ended) + " were");
+  if (!follow.empty())
+    text += fmt::format("  {} failed after it, as a consequence.\n",
+                        follow.size() == 1 ? "Rank " + list_ranks(follow) : "Ranks " + list_ranks(follow));
+  if (!ended.empty())
+    text += fmt::format("  {} ended with it.\n",
+                        ended.size() == 1 ? "Rank " + list_ranks(ended) + " was" : "Ranks " + list_ranks(ended) + " were");
   return text;
 }
 
@@ -129,7 +140,8 @@ Report explain_mismatch(const Failure& failure) {
   report.headline = failure.mismatch + ".";
   report.text = "[launch] " + report.headline + "\n";
   report.text += "  Every rank must call the same operations in the same order with the same sizes; these could never have met.\n";
-  append_try(report.text, {"the purpose in brackets says where to look; a branch or a loop count that depends on the rank is the usual reason"});
+  append_try(report.text,
+             {"the purpose in brackets says where to look; a branch or a loop count that depends on the rank is the usual reason"});
   return report;
 }
 
@@ -156,9 +168,11 @@ bool is_consequence(const RankEnd& rank) {
   if (rank.end && rank.end->signal != 0 && rank.end->signal != SIGABRT) return false;
   if (left_early(rank)) return false;
   const std::string text = rank.page && !rank.page->failure.empty() ? rank.page->failure : all_text(rank);
-  return contains_any(text, {"connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "socket timeout", "remote peer",
-                             "ncclremoteerror", "nccl communicator was aborted", "recvvalue failed", "sendbytes failed", "recv failed", "failed to recv",
-                             "application timeout caused pair closure", "stopped waiting for the other ranks", "unexpected end of"});
+  if (text.starts_with("[comm] rank ")) return true;  // an operation that lost its partner, however the library words it
+  return contains_any(
+      text, {"connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "socket timeout", "remote peer",
+             "ncclremoteerror", "nccl communicator was aborted", "recvvalue failed", "sendbytes failed", "recv failed", "failed to recv",
+             "application timeout caused pair closure", "stopped waiting for the other ranks", "unexpected end of"});
 }
 
 std::optional<std::size_t> first_cause(const std::vector<RankEnd>& ranks) {
@@ -175,8 +189,8 @@ Report explain(const Failure& failure) {
   if (!failure.mismatch.empty()) {
     const auto cause = first_cause(failure.ranks);
     // A rank that a signal or its own error struck is the better explanation, unless it merely failed in the mismatched operation.
-    const bool own_error = cause && failure.ranks[*cause].end && failure.ranks[*cause].end->signal != 0 && !is_consequence(failure.ranks[*cause]) &&
-                           failure.ranks[*cause].end->signal != SIGABRT;
+    const bool own_error = cause && failure.ranks[*cause].end && failure.ranks[*cause].end->signal != 0 &&
+                           !is_consequence(failure.ranks[*cause]) && failure.ranks[*cause].end->signal != SIGABRT;
     if (!own_error) return explain_mismatch(failure);
   }
   if (failure.stall) return explain_stall(failure);
@@ -190,8 +204,15 @@ Report explain(const Failure& failure) {
   const bool spoke = rank.page && !rank.page->failure.empty();
   const std::string who = failure.world_size > 1 ? fmt::format("rank {} of {}", rank.rank, failure.world_size) : "the worker";
   report.headline = fmt::format("{} {} {}: {}", who, failure.world_size > 1 ? "died first," : "died", place_in_run(rank), how(rank));
-  report.text = "[launch] " + report.headline + ".\n";
-  if (spoke) report.text += "  " + rank.page->failure + "\n";
+  // What a person can mend comes first, who stumbled over it second; for the rest it is the other way round.
+  const bool to_mend = spoke && report.exit_code >= static_cast<int>(base::ExitCode::usage) &&
+                       report.exit_code <= static_cast<int>(base::ExitCode::checkpoint);
+  if (to_mend) {
+    report.text = rank.page->failure + "\n  " + report.headline + ".\n";
+  } else {
+    report.text = "[launch] " + report.headline + ".\n";
+    if (spoke) report.text += "  " + rank.page->failure + "\n";
+  }
   append_log(report.text, rank);
   report.text += others_line(failure, *cause);
   append_try(report.text, advice(rank));

@@ -19,9 +19,10 @@ struct RankEnd {
   std::optional<End> end;  // none: it still ran, and was then ended by us
   std::int64_t ended_ns = 0;
   std::optional<record::PageView> page;
-  std::vector<std::string> log;     // its last lines
+  std::vector<std::string> log;  // its last lines
   std::filesystem::path log_file;
-  std::string out_of_memory;        // evidence that the kernel killed it for want of memory
+  std::string out_of_memory;  // evidence that the kernel killed it for want of memory
+  bool elsewhere = false;     // another launcher's child: that it is gone is all we know
 };
 
 struct Failure {

@@ -15,14 +15,14 @@ struct Signals::Saved {
 Signals::Signals() : saved_(std::make_unique<Saved>()) {
   ::sigemptyset(&saved_->ours);
   for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&saved_->ours, signal);
-  struct sigaction hangup{};
+  struct sigaction hangup {};
   ::sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) ::sigaddset(&saved_->ours, SIGHUP);  // ignored: under nohup
   ::sigprocmask(SIG_BLOCK, &saved_->ours, &saved_->mask);
   // A shell starts background commands with these ignored, and an ignored signal cannot be waited for.
   for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) ::signal(signal, SIG_DFL);
   // Training goes on when nobody reads our output any more.
-  struct sigaction ignore{};
+  struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &saved_->pipe);
 }

@@ -27,9 +27,10 @@ constexpr double tick_seconds = 0.1;
 // A job must have ended and been explained within 5 s of the first death. A cause is often there at once; where only consequences are
 // seen so far (a closed connection), the rank that caused them may need a moment to die, writing a core file for example.
 constexpr double grace_with_cause_s = 0.3;
-constexpr double grace_without_cause_s = 2.5;
+constexpr double grace_without_cause_s = 3.0;
 constexpr double signals_of_one_wish_s = 2.0;
-constexpr int log_lines_shown = 12;
+constexpr int log_lines_read = 200;
+constexpr std::size_t log_lines_shown = 12;
 constexpr std::string_view start_mark = "---- started ";
 
 class Supervisor {
@@ -81,7 +82,9 @@ class Supervisor {
   // A report quotes the log only from here on.
   static void mark_start(const std::filesystem::path& log) {
     const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (file < 0) throw base::machine_error("launch", "cannot write the log {}: {}. Choose a folder you may write to with --output.", log.string(), std::strerror(errno));
+    if (file < 0)
+      throw base::machine_error("launch", "cannot write the log {}: {}. Choose a folder you may write to with --output.", log.string(),
+                                std::strerror(errno));
     const std::string line = fmt::format("{}{} ----\n", start_mark, base::utc_time());
     [[maybe_unused]] const auto written = ::write(file, line.data(), line.size());
     ::close(file);
@@ -113,7 +116,8 @@ class Supervisor {
   // SIGTERM came before the worker could take it as a wish: nothing was trained, nothing is lost.
   bool stopped_before_it_listened() const {
     if (stop_signal_ == 0 || trained()) return false;
-    return std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.child.end() && worker.child.end()->signal == SIGTERM; });
+    return std::any_of(workers_.begin(), workers_.end(),
+                       [](const Worker& worker) { return worker.child.end() && worker.child.end()->signal == SIGTERM; });
   }
 
   bool trained() const {
@@ -129,8 +133,8 @@ class Supervisor {
       return;
     }
     if (!stall_said_) {
-      observer_.say(fmt::format("nothing has moved for {:.0f} s: {}. The job is ended after {:.0f} s (monitor.stall_abort_seconds).", stall->seconds, stall->text,
-                                job_.stall_abort_seconds));
+      observer_.say(fmt::format("nothing has moved for {:.0f} s: {}. The job is ended after {:.0f} s (monitor.stall_abort_seconds).",
+                                stall->seconds, stall->text, job_.stall_abort_seconds));
       stall_said_ = true;
     }
     if (stall->seconds < job_.stall_abort_seconds) return;
@@ -187,6 +191,7 @@ class Supervisor {
       if (!seen_alive_.contains(page.pid) && page.progress_ns < start_ns_) continue;  // a page that an earlier job left
       RankEnd rank;
       rank.rank = number;
+      rank.elsewhere = true;
       rank.page = page;
       rank.log_file = job_.folder.rank_log(number);
       rank.ended_ns = base::now_ns();
@@ -201,16 +206,20 @@ class Supervisor {
     }
   }
 
+  // Its last lines of this start that say something; LibTorch's frames are in the file for those who need them.
   static std::vector<std::string> log_tail(const std::filesystem::path& log) {
-    std::vector<std::string> lines = record::last_lines(log, log_lines_shown);
+    std::vector<std::string> lines = record::last_lines(log, log_lines_read);
     const auto start = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) { return line.starts_with(start_mark); });
     lines.erase(lines.begin(), start.base());
+    std::erase_if(lines, [](const std::string& line) { return line.starts_with("frame #") || base::trim(line).empty(); });
+    if (lines.size() > log_lines_shown) lines.erase(lines.begin(), lines.end() - log_lines_shown);
     return lines;
   }
 
   void kill_all() {
     for (auto& worker : workers_) worker.child.kill_now();
-    for (auto& worker : workers_) worker.child.wait(3);
+    const std::int64_t begun = base::now_ns();
+    for (auto& worker : workers_) worker.child.wait(std::max(0.0, 3.0 - base::seconds_since(begun)));
   }
 
   Outcome fail() {
@@ -219,19 +228,24 @@ class Supervisor {
     failure_.world_size = job_.world_size;
     failure_.ranks = ends();  // before we end the others: their ends are our doing
     if (const auto mismatch = find_mismatch(pages_.last())) failure_.mismatch = mismatch->text;
-    for (auto& rank : failure_.ranks) {
-      if (rank.log.empty()) rank.log = log_tail(rank.log_file);
-      if (rank.end && rank.end->signal == SIGKILL) rank.out_of_memory = out_of_memory_.evidence_against(pid_of(rank.rank));
+    std::set<int> dying;
+    for (const auto& worker : workers_) {
+      if (worker.child.dying()) dying.insert(worker.rank.rank);
     }
     kill_all();
+    for (auto& rank : failure_.ranks) {
+      if (dying.contains(rank.rank)) rank.end = worker_of(rank.rank)->child.end();  // what we sent came too late to matter
+      if (rank.log.empty()) rank.log = log_tail(rank.log_file);
+      if (rank.end && rank.end->signal == SIGKILL && !rank.elsewhere) {
+        rank.out_of_memory = out_of_memory_.evidence_against(worker_of(rank.rank)->child.pid());
+      }
+    }
     observer_.tick(pages_.last());
-    Outcome outcome{Outcome::Kind::failed, 0, explain(failure_), trained()};
-    return outcome;
+    return {Outcome::Kind::failed, 0, explain(failure_), trained()};
   }
 
-  pid_t pid_of(int rank) const {
-    const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) { return worker.rank.rank == rank; });
-    return found == workers_.end() ? 0 : found->child.pid();
+  const Worker* worker_of(int rank) const {
+    return &*std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) { return worker.rank.rank == rank; });
   }
 
   Outcome end(Outcome::Kind kind) {

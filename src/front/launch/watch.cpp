@@ -28,6 +28,7 @@ std::string spelled(std::span<const int> ranks) {
 std::string list_ranks(std::span<const int> ranks) {
   std::vector<int> sorted(ranks.begin(), ranks.end());
   std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < sorted.size();) {
     std::size_t last = i;
@@ -70,10 +71,12 @@ std::string who_does_what(std::span<const PageView> pages, std::int64_t now_ns) 
     } else if (page.phase == Phase::done) {
       parts.push_back(fmt::format("rank {} has finished", page.rank));
     } else {
-      parts.push_back(fmt::format("rank {} is {} since {:.0f} s", page.rank, describe(page.phase), seconds_between(page.phase_since_ns, now_ns)));
+      parts.push_back(
+          fmt::format("rank {} is {} since {:.0f} s", page.rank, describe(page.phase), seconds_between(page.phase_since_ns, now_ns)));
     }
   }
-  for (const auto& [operation, ranks] : waiting) parts.push_back(fmt::format("{} {} in {}", spelled(ranks), ranks.size() == 1 ? "waits" : "wait", operation));
+  for (const auto& [operation, ranks] : waiting)
+    parts.push_back(fmt::format("{} {} in {}", spelled(ranks), ranks.size() == 1 ? "waits" : "wait", operation));
   return base::join(parts, "; ");
 }
 
@@ -128,8 +131,10 @@ std::optional<Mismatch> find_mismatch(std::span<const PageView> pages) {
     const auto& [kind, what, bytes] = call;
     parts.push_back(fmt::format("{} entered {} of {} bytes{}", name_ranks(ranks), kind, bytes, what.empty() ? "" : " (" + what + ")"));
   }
-  for (std::size_t i = 0; i + 1 < variants.size(); ++i) odd_ones.insert(odd_ones.end(), variants[i].second.begin(), variants[i].second.end());
-  return Mismatch{fmt::format("ranks disagree on operation {} of group {}: {}", worst->second, worst->first, base::join(parts, "; ")), odd_ones};
+  for (std::size_t i = 0; i + 1 < variants.size(); ++i)
+    odd_ones.insert(odd_ones.end(), variants[i].second.begin(), variants[i].second.end());
+  return Mismatch{fmt::format("ranks disagree on operation {} of group {}: {}", worst->second, worst->first, base::join(parts, "; ")),
+                  odd_ones};
 }
 
 }  // namespace lockstep::launch

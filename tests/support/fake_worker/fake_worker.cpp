@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -62,7 +63,10 @@ struct Order {
 class FakeWorker {
  public:
   FakeWorker(std::filesystem::path config, std::filesystem::path run)
-      : folder_{std::move(run)}, rank_(number("RANK", "0")), world_(number("WORLD_SIZE", "1")), page_(variable("LOCKSTEP_PAGE", ""), rank_) {
+      : folder_{std::move(run)},
+        rank_(number("RANK", "0")),
+        world_(number("WORLD_SIZE", "1")),
+        page_(variable("LOCKSTEP_PAGE", ""), rank_) {
     const std::string text = base::read_text(config);
     resumes_ = text.find("resume: auto") != std::string::npos || text.find("resume: \"auto\"") != std::string::npos;
     std::istringstream orders(variable("FAKE_FAULT", ""));
@@ -86,14 +90,16 @@ class FakeWorker {
       metrics_ = std::make_unique<record::MetricsWriter>(folder_.metrics(), first);
       metrics_->write_event(fmt::format(R"({{"event":"model","parameters":1,"total_steps":{}}})", steps_));
     }
-    base::log_info("fake worker, device {}, {} threads, from step {}", variable("LOCKSTEP_DEVICE", "?"), variable("OMP_NUM_THREADS", "?"), first);
+    base::log_info("fake worker, device {}, {} threads, from step {}", variable("LOCKSTEP_DEVICE", "?"), variable("OMP_NUM_THREADS", "?"),
+                   first);
     long step = first;
     bool stopped = false;
     while (step < steps_ && !stopped) stopped = take_step(++step);
     save(step);
     enter(Phase::finishing, step);
     if (metrics_) {
-      metrics_->write_event(fmt::format(R"({{"event":"finished","step":{},"reason":"{}","checkpoint":null}})", step, stopped ? "stopped" : "complete"));
+      metrics_->write_event(
+          fmt::format(R"({{"event":"finished","step":{},"reason":"{}","checkpoint":null}})", step, stopped ? "stopped" : "complete"));
     }
     meet("the end");
     page_.set_phase(Phase::done, step);
@@ -114,7 +120,12 @@ class FakeWorker {
     meet("the wish to stop");  // so that nobody writes a new wish before all have read
     enter(Phase::updating, step);
     if (metrics_) {
-      metrics_->write(record::StepLine{.step = step, .loss = 5.0 / static_cast<double>(step), .learning_rate = 1e-3, .tokens = step * 100, .tokens_per_second = 1000, .step_seconds = 0.02});
+      metrics_->write(record::StepLine{.step = step,
+                                       .loss = 5.0 / static_cast<double>(step),
+                                       .learning_rate = 1e-3,
+                                       .tokens = step * 100,
+                                       .tokens_per_second = 1000,
+                                       .step_seconds = 0.02});
     }
     if (step % save_every_ == 0) save(step);
     return stop;
@@ -158,6 +169,7 @@ class FakeWorker {
     if (action == "stall") pause_ms(3'600'000);
     if (action == "slow") pause_ms(std::atoi(order.get("ms").c_str()));
     if (action == "deaf") std::signal(SIGTERM, SIG_IGN);
+    while (action == "eat") std::fill_n(new char[1 << 20], 1 << 20, 'x');  // until someone ends it
     if (action == "kind") odd_kind_ = true;
     if (action == "size") odd_size_ = true;
     if (action == "grandchild" && ::fork() == 0) {
@@ -170,7 +182,8 @@ class FakeWorker {
 
   // The first meeting also makes the place: a file in shared memory that the job's port tells apart from others.
   void meet_all() {
-    const std::string path = fmt::format("{}/fake-meeting-{}", folder_.rank_logs().string(), variable("MASTER_PORT", "0") + "-" + variable("FAKE_ATTEMPT", "0"));
+    const std::string path =
+        fmt::format("{}/fake-meeting-{}", folder_.rank_logs().string(), variable("MASTER_PORT", "0") + "-" + variable("FAKE_ATTEMPT", "0"));
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
     if (::ftruncate(file, sizeof(Meeting)) != 0) std::_Exit(3);
     meeting_ = static_cast<Meeting*>(::mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
@@ -191,7 +204,8 @@ class FakeWorker {
     for (int other = 0; other < world_; ++other) {
       while (meeting_->seats[other].arrivals < mine) {
         if (number("FAKE_NOTICE", "0") == 1 && ::kill(meeting_->seats[other].pid, 0) != 0) {
-          page_.set_failure(fmt::format("[comm] rank {}: all_reduce {} of group world ({}) failed: Connection closed by peer", rank_, sequence, what), 6);
+          page_.set_failure(
+              fmt::format("[comm] rank {}: all_reduce {} of group world ({}) failed: Connection closed by peer", rank_, sequence, what), 6);
           base::log_error("Connection closed by peer");
           std::_Exit(6);
         }

@@ -78,7 +78,8 @@ TEST(Naming, ResumeCommand) {
   EXPECT_EQ(command({"-f", "a.yaml"}), "lockstep train -f a.yaml --name nano-1 --resume auto");
   EXPECT_EQ(command({"-f", "a.yaml", "--name", "x"}), "lockstep train -f a.yaml --name x --resume auto");
   EXPECT_EQ(command({"--name=x", "--resume", "old"}), "lockstep train --name=x --resume auto");
-  EXPECT_EQ(command({"--resume=old", "monitor.sample_prompt=It's a day"}), "lockstep train 'monitor.sample_prompt=It'\\''s a day' --name nano-1 --resume auto");
+  EXPECT_EQ(command({"--resume=old", "monitor.sample_prompt=It's a day"}),
+            "lockstep train 'monitor.sample_prompt=It'\\''s a day' --name nano-1 --resume auto");
 }
 
 TEST(Plan, SaysBatchAndLearningRate) {
@@ -90,13 +91,24 @@ TEST(Plan, SaysBatchAndLearningRate) {
   config.trainer.gradient_accumulation = 2;
   config.trainer.max_steps = 100;
   config.trainer.lr_scaling = config::LrScaling::linear;
-  RunPlan plan{.devices = {"CPU", "CPU"}, .world_size = 2, .threads = 1, .backend = config::Backend::gloo, .batch = config::plan_batch(config, 2), .parameters = 9'800'000,
-               .folder = "runs/x", .launcher = "", .notes = {"a note"}};
+  RunPlan plan{.devices = {{"cpu", "CPU"}, {"cpu", "CPU"}},
+               .world_size = 2,
+               .threads = 1,
+               .backend = config::Backend::gloo,
+               .batch = config::plan_batch(config, 2),
+               .parameters = 9'800'000,
+               .folder = "runs/x",
+               .launcher = "",
+               .notes = {"a note"}};
   const std::string text = to_text(plan, config);
-  for (const char* part : {"2 x CPU", "gloo", "9.8M parameters", "32 samples a step = batch 8 x accumulation 2 x 2 ranks", "4096 (128 a sample)",
-                           "0.0006 = 0.0003 x 2 (trainer.lr_scaling linear with 2 ranks)", "runs/x", "note: a note"}) {
+  for (const char* part :
+       {"2 x CPU", "gloo", "9.8M parameters", "32 samples a step = batch 8 x accumulation 2 x 2 ranks", "4096 (128 a sample)",
+        "0.0006 = 0.0003 x 2 (trainer.lr_scaling linear with 2 ranks)", "runs/x", "note: a note"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
+  plan.devices.clear();
+  for (int i = 0; i < 8; ++i) plan.devices.push_back({"cuda:0", "NVIDIA H200", i});
+  EXPECT_NE(to_text(plan, config).find("8 x NVIDIA H200 (GPUs 0-7)"), std::string::npos);
   const auto json = nlohmann::json::parse(to_json(plan, config));
   EXPECT_EQ(json["event"], "plan");
   EXPECT_EQ(json["global_batch_size"], 32);
@@ -123,10 +135,19 @@ TEST(WorkerEnvironment, SaysEverythingTheWorkerNeeds) {
   job.shared_gpus = true;
   job.environment = {{"PATH", "/bin"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"RANK", "9"}};
   const auto environment = launch::worker_environment(job, {3, 1, "cuda:1"});
-  const std::map<std::string, std::string> expected = {
-      {"PATH", "/bin"}, {"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29501"},
-      {"OMP_NUM_THREADS", "3"}, {"LOCKSTEP_DEVICE", "cuda:1"}, {"LD_LIBRARY_PATH", "/torch/lib"}, {"CUDA_VISIBLE_DEVICES", "2,3"}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
-      {"NCCL_HOSTID", "lockstep-1-2-3"}};
+  const std::map<std::string, std::string> expected = {{"PATH", "/bin"},
+                                                       {"RANK", "3"},
+                                                       {"LOCAL_RANK", "1"},
+                                                       {"WORLD_SIZE", "4"},
+                                                       {"LOCAL_WORLD_SIZE", "2"},
+                                                       {"MASTER_ADDR", "10.0.0.1"},
+                                                       {"MASTER_PORT", "29501"},
+                                                       {"OMP_NUM_THREADS", "3"},
+                                                       {"LOCKSTEP_DEVICE", "cuda:1"},
+                                                       {"LD_LIBRARY_PATH", "/torch/lib"},
+                                                       {"CUDA_VISIBLE_DEVICES", "2,3"},
+                                                       {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
+                                                       {"NCCL_HOSTID", "lockstep-1-2-3"}};
   for (const auto& [name, value] : expected) EXPECT_EQ(launch::lookup(environment, name).value_or("(not set)"), value) << name;
   EXPECT_FALSE(launch::lookup(environment, "TORCHELASTIC_USE_AGENT_STORE"));
   EXPECT_TRUE(launch::lookup(environment, "LOCKSTEP_PAGE")->ends_with("1-2/3.page"));
@@ -149,8 +170,9 @@ TEST_F(AppTest, LibTorchIsFoundAndItsVersionChecked) {
   EXPECT_EQ(found.root, site / "torch");
   EXPECT_EQ(found.found_by, ".deps");
   EXPECT_EQ(found.version, "2.11.0+cu130");
-  EXPECT_EQ(launch::library_path(found, {{"LD_LIBRARY_PATH", "/mine"}}),
-            (site / "torch/lib").string() + ":" + (site / "nvidia/cu13/lib").string() + ":" + (site / "nvidia/nccl/lib").string() + ":/mine");
+  EXPECT_EQ(
+      launch::library_path(found, {{"LD_LIBRARY_PATH", "/mine"}}),
+      (site / "torch/lib").string() + ":" + (site / "nvidia/cu13/lib").string() + ":" + (site / "nvidia/nccl/lib").string() + ":/mine");
 
   make(folder_ / "other", "2.11.0");
   for (const fs::path& spelling : {folder_ / "other", folder_ / "other" / "torch"}) {
@@ -159,7 +181,8 @@ TEST_F(AppTest, LibTorchIsFoundAndItsVersionChecked) {
   EXPECT_EQ(launch::find_libtorch({{"LOCKSTEP_LIBTORCH", folder_ / "checkout" / ".deps"}}, program).root, site / "torch");
 
   make(folder_ / "old", "2.10.1+cpu");
-  for (const auto& [where, says] : std::map<std::string, std::string>{{folder_ / "old", "is version 2.10.1+cpu"}, {folder_ / "empty", "holds no lib/libtorch_cpu.so"}}) {
+  for (const auto& [where, says] : std::map<std::string, std::string>{{folder_ / "old", "is version 2.10.1+cpu"},
+                                                                      {folder_ / "empty", "holds no lib/libtorch_cpu.so"}}) {
     try {
       launch::find_libtorch({{"LOCKSTEP_LIBTORCH", where}}, program);
       FAIL() << where;

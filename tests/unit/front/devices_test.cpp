@@ -14,7 +14,8 @@ using config::DeviceKind;
 
 std::vector<Gpu> four_gpus() {
   std::vector<Gpu> gpus;
-  for (int i = 0; i < 4; ++i) gpus.push_back({i, "NVIDIA H200", "GPU-" + std::string(1, static_cast<char>('a' + i)) + "0-1111", 150ull << 30, 149ull << 30});
+  for (int i = 0; i < 4; ++i)
+    gpus.push_back({i, "NVIDIA H200", "GPU-" + std::string(1, static_cast<char>('a' + i)) + "0-1111", 150ull << 30, 149ull << 30});
   return gpus;
 }
 
@@ -38,14 +39,14 @@ TEST(Devices, CudaVisibleDevicesIsReadAsCudaReadsIt) {
            {"2,3", "2 3"},
            {"3,0", "3 0"},
            {" 1 , 2 ", "1 2"},
-           {"0,9,1", "0"},    // what follows a wrong one is not seen
+           {"0,9,1", "0"},  // what follows a wrong one is not seen
            {"-1", ""},
            {"1,-1,2", "1"},
            {"NoDevFiles", ""},
-           {"1,1", ""},       // doubled: none
+           {"1,1", ""},  // doubled: none
            {"GPU-c0-1111,GPU-a0-1111", "2 0"},
-           {"GPU-b", "1"},    // a prefix that only one has
-           {"GPU-", ""},      // of several
+           {"GPU-b", "1"},  // a prefix that only one has
+           {"GPU-", ""},    // of several
            {"GPU-zz,0", ""},
            {"1,GPU-b0-1111", ""},  // the same one under two names
            {"MIG-11-22", "-1"},
@@ -60,9 +61,9 @@ struct SelectionCase {
   std::string what;
   DeviceWish wish;
   Machine machine;
-  std::string devices;   // of the ranks
-  std::string visible;   // for the workers
-  std::string note = ""; // must be in the notes; empty: there are none
+  std::string devices;    // of the ranks
+  std::string visible;    // for the workers
+  std::string note = "";  // must be in the notes; empty: there are none
 };
 
 TEST(Devices, Selection) {
@@ -71,15 +72,39 @@ TEST(Devices, Selection) {
            {"--gpus touches no other", {.gpu_ids = {2, 3}}, machine_with(4), "cuda:0 cuda:1", "2,3"},
            {"--gpus in that order", {.gpu_ids = {3, 1}}, machine_with(4), "cuda:0 cuda:1", "3,1"},
            {"--gpus counts among the visible", {.gpu_ids = {1}}, machine_with(4, 8, "2,3"), "cuda:0", "3", "only GPU 1 of 2"},
-           {"UUIDs are passed on", {.gpu_ids = {1}}, machine_with(4, 8, "GPU-d0-1111,GPU-a0-1111"), "cuda:0", "GPU-a0-1111", "only GPU 1 of 2"},
+           {"UUIDs are passed on",
+            {.gpu_ids = {1}},
+            machine_with(4, 8, "GPU-d0-1111,GPU-a0-1111"),
+            "cuda:0",
+            "GPU-a0-1111",
+            "only GPU 1 of 2"},
            {"--num-gpus", {.num_gpus = 3}, machine_with(4), "cuda:0 cuda:1 cuda:2", "0,1,2"},
            {"--ranks below the GPUs", {.ranks = 2}, machine_with(4), "cuda:0 cuda:1", "0,1"},
            {"LOCKSTEP_SINGLE_GPU", {.one_rank = true}, machine_with(4), "cuda:0", "0", "only GPU 0 of 4 is used"},
            {"one of one is no news", {.one_rank = true}, machine_with(1), "cuda:0", "0"},
            {"backend single", {.backend = Backend::single}, machine_with(2), "cuda:0", "0", "only GPU 0 of 2 is used"},
-           {"LOCKSTEP_OVERSUBSCRIBE", {.ranks = 3, .oversubscribe = true}, machine_with(2), "cuda:0 cuda:1 cuda:0", "0,1", "3 ranks share 2 GPUs"},
-           {"oversubscribe changes nothing where there is enough", {.ranks = 2, .oversubscribe = true}, machine_with(2), "cuda:0 cuda:1", "0,1"},
-           {"srun shows each rank its own GPU", {.ranks = 4, .bound_by_launcher = true}, machine_with(4, 8, "3"), "cuda:0 cuda:0 cuda:0 cuda:0", "3"},
+           {"LOCKSTEP_OVERSUBSCRIBE",
+            {.ranks = 3, .oversubscribe = true},
+            machine_with(2),
+            "cuda:0 cuda:1 cuda:0",
+            "0,1",
+            "3 ranks share 2 GPUs"},
+           {"oversubscribe changes nothing where there is enough",
+            {.ranks = 2, .oversubscribe = true},
+            machine_with(2),
+            "cuda:0 cuda:1",
+            "0,1"},
+           {"srun shows each rank its own GPU",
+            {.ranks = 4, .bound_by_launcher = true},
+            machine_with(4, 8, "3"),
+            "cuda:0 cuda:0 cuda:0 cuda:0",
+            "3"},
+           {"forced to one against a wish for two",
+            {.ranks = 2, .one_rank = true},
+            machine_with(1),
+            "cuda:0",
+            "0",
+            "one rank is used, not 2"},
            {"no GPU: two CPU ranks", {}, machine_with(0), "cpu cpu", ""},
            {"no GPU, one core", {}, machine_with(0, 1), "cpu", ""},
            {"no GPU, asked for ranks", {.ranks = 3}, machine_with(0, 1), "cpu cpu cpu", ""},

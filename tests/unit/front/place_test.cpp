@@ -14,21 +14,39 @@ Environment with(Environment base, const Environment& more) {
 }
 
 const Environment five = {{"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29511"}};
-const Environment torchrun = {{"RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"},
-                              {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "none"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-const Environment slurm = {{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}, {"SLURM_NTASKS_PER_NODE", "4"}, {"SLURM_JOB_ID", "77"},
-                           {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NODELIST", "node[02-03]"}, {"SLURM_SUBMIT_DIR", "/home"}};
-const Environment mpi = {{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+const Environment torchrun = {{"RANK", "1"},
+                              {"LOCAL_RANK", "1"},
+                              {"WORLD_SIZE", "2"},
+                              {"LOCAL_WORLD_SIZE", "2"},
+                              {"MASTER_ADDR", "127.0.0.1"},
+                              {"MASTER_PORT", "29500"},
+                              {"TORCHELASTIC_RUN_ID", "none"},
+                              {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+const Environment slurm = {{"SLURM_PROCID", "5"},
+                           {"SLURM_NTASKS", "8"},
+                           {"SLURM_LOCALID", "1"},
+                           {"SLURM_NTASKS_PER_NODE", "4"},
+                           {"SLURM_JOB_ID", "77"},
+                           {"SLURM_STEP_ID", "0"},
+                           {"SLURM_STEP_NODELIST", "node[02-03]"},
+                           {"SLURM_SUBMIT_DIR", "/home"}};
+const Environment mpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                         {"OMPI_COMM_WORLD_SIZE", "2"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                          {"PMIX_NAMESPACE", "job-1"}};
 
 TEST(Place, NoLauncher) {
   for (const auto& environment : std::vector<Environment>{
            {},
            {{"HOME", "/root"}, {"OMP_NUM_THREADS", "2"}},
-           {{"RANK", ""}, {"WORLD_SIZE", ""}},  // empty is not set
+           {{"RANK", ""}, {"WORLD_SIZE", ""}},               // empty is not set
            {{"SLURM_JOB_ID", "77"}, {"SLURM_NTASKS", "8"}},  // salloc
-           {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "0"}, {"SLURM_SUBMIT_DIR", "/home"}},  // the sbatch script itself
-           {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_ID", "0"}},         // srun -n1: all GPUs are ours
+           {{"SLURM_PROCID", "0"},
+            {"SLURM_NTASKS", "8"},
+            {"SLURM_LOCALID", "0"},
+            {"SLURM_SUBMIT_DIR", "/home"}},                                                                 // the sbatch script itself
+           {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_ID", "0"}},  // srun -n1: all GPUs are ours
        }) {
     EXPECT_FALSE(place_from_launcher(environment));
   }
@@ -51,7 +69,14 @@ TEST(Place, Launchers) {
            {"srun", with(slurm, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "12345"}}), 5, 1, 8, 4, "10.0.0.1", 12345},
            {"srun", {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "1"}}, 1, 1, 2, 2, "127.0.0.1", 0},
            {"mpirun", mpi, 1, 1, 2, 2, "127.0.0.1", 0},
-           {"mpirun", {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}}, 0, 0, 2, 2, "127.0.0.1", 0},
+           {"mpirun",
+            {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}},
+            0,
+            0,
+            2,
+            2,
+            "127.0.0.1",
+            0},
        }) {
     const auto place = place_from_launcher(c.environment);
     ASSERT_TRUE(place) << c.launcher;
@@ -112,7 +137,8 @@ TEST(Place, WhatIsMissingIsNamed) {
       FAIL() << "nothing was thrown for " << c.says[0];
     } catch (const base::UserError& error) {
       EXPECT_EQ(error.code(), base::ExitCode::usage);
-      for (const auto& text : c.says) EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << text << " is not in: " << error.what();
+      for (const auto& text : c.says)
+        EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << text << " is not in: " << error.what();
     }
   }
 }

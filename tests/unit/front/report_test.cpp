@@ -20,8 +20,8 @@ using record::Phase;
 constexpr std::int64_t second = 1'000'000'000;
 constexpr std::int64_t now = 1000 * second;
 
-Operation operation(std::uint64_t sequence, const char* kind = "all_reduce", const char* what = "gradients of block 14", std::uint64_t bytes = 4096,
-                    OperationState state = OperationState::waited_for, const char* group = "world") {
+Operation operation(std::uint64_t sequence, const char* kind = "all_reduce", const char* what = "gradients of block 14",
+                    std::uint64_t bytes = 4096, OperationState state = OperationState::waited_for, const char* group = "world") {
   Operation one{};
   std::strncpy(one.group, group, sizeof one.group - 1);
   std::strncpy(one.kind, kind, sizeof one.kind - 1);
@@ -53,7 +53,8 @@ TEST(Watch, ListsRanks) {
 
 TEST(Watch, AStallNamesWhoDoesWhatAndWhoWaits) {
   std::vector<PageView> pages;
-  for (int rank = 0; rank < 8; ++rank) pages.push_back(rank == 5 ? page(5, Phase::reading_data) : page(rank, Phase::reducing, {operation(4812)}));
+  for (int rank = 0; rank < 8; ++rank)
+    pages.push_back(rank == 5 ? page(5, Phase::reading_data) : page(rank, Phase::reducing, {operation(4812)}));
   const auto stall = find_stall(pages, now, 30);
   ASSERT_TRUE(stall);
   EXPECT_EQ(stall->text, "rank 5 is reading data since 31 s; 7 ranks (0-4, 6 and 7) wait in all_reduce 4812, gradients of block 14");
@@ -80,8 +81,14 @@ TEST(Watch, WhatIsAStallAndWhatIsNot) {
            {"one has left, the others wait for it", {page(0, Phase::done, {}, 500), waits(1)}, true, {0}},
            {"all have finished", {page(0, Phase::done, {}, 500), page(1, Phase::done, {}, 500)}, false},
            {"all wait", {waits(0), waits(1)}, true, {}},
-           {"reducing with an operation that was only issued", {page(0, Phase::reducing, {operation(7, "all_reduce", "x", 1, OperationState::issued)}), page(1, Phase::backward)}, true, {1}},
-           {"finished operations do not count", {page(0, Phase::reducing, {operation(7, "all_reduce", "x", 1, OperationState::finished)}), waits(1)}, true, {0}},
+           {"reducing with an operation that was only issued",
+            {page(0, Phase::reducing, {operation(7, "all_reduce", "x", 1, OperationState::issued)}), page(1, Phase::backward)},
+            true,
+            {1}},
+           {"finished operations do not count",
+            {page(0, Phase::reducing, {operation(7, "all_reduce", "x", 1, OperationState::finished)}), waits(1)},
+            true,
+            {0}},
        }) {
     const auto stall = find_stall(c.pages, now, 30);
     EXPECT_EQ(stall.has_value(), c.stalls) << c.what;
@@ -92,18 +99,22 @@ TEST(Watch, WhatIsAStallAndWhatIsNot) {
 }
 
 TEST(Watch, DifferentCollectivesAreNamed) {
-  const std::vector<PageView> kinds = {page(0, Phase::reducing, {operation(11), operation(12)}), page(1, Phase::evaluating, {operation(11), operation(12, "all_gather", "evaluation loss", 64)}),
+  const std::vector<PageView> kinds = {page(0, Phase::reducing, {operation(11), operation(12)}),
+                                       page(1, Phase::evaluating, {operation(11), operation(12, "all_gather", "evaluation loss", 64)}),
                                        page(2, Phase::reducing, {operation(11), operation(12)})};
   const auto mismatch = find_mismatch(kinds);
   ASSERT_TRUE(mismatch);
   EXPECT_EQ(mismatch->text,
-            "ranks disagree on operation 12 of group world: rank 1 entered all_gather of 64 bytes (evaluation loss); ranks 0 and 2 entered all_reduce of 4096 bytes "
+            "ranks disagree on operation 12 of group world: rank 1 entered all_gather of 64 bytes (evaluation loss); ranks 0 and 2 entered "
+            "all_reduce of 4096 bytes "
             "(gradients of block 14)");
   EXPECT_EQ(mismatch->odd_ones, std::vector<int>{1});
 }
 
 TEST(Watch, WhatIsAMismatchAndWhatIsNot) {
-  const auto two = [](const Operation& a, const Operation& b) { return std::vector<PageView>{page(0, Phase::reducing, {a}), page(1, Phase::reducing, {b})}; };
+  const auto two = [](const Operation& a, const Operation& b) {
+    return std::vector<PageView>{page(0, Phase::reducing, {a}), page(1, Phase::reducing, {b})};
+  };
   struct Case {
     std::string what;
     std::vector<PageView> pages;
@@ -117,13 +128,15 @@ TEST(Watch, WhatIsAMismatchAndWhatIsNot) {
            {"same size, other purpose", two(operation(1), operation(1, "all_reduce", "gradients of block 13")), true},
            {"other group", two(operation(1), operation(1, "broadcast", "x", 1, OperationState::issued, "pipeline")), false},
            {"two ends of one transfer", two(operation(1, "send"), operation(1, "recv")), false},
-           {"progress does not matter", two(operation(1), operation(1, "all_reduce", "gradients of block 14", 4096, OperationState::finished)), false},
+           {"progress does not matter",
+            two(operation(1), operation(1, "all_reduce", "gradients of block 14", 4096, OperationState::finished)), false},
        }) {
     EXPECT_EQ(find_mismatch(c.pages).has_value(), c.mismatch) << c.what;
   }
 }
 
-RankEnd ended(int rank, End end, std::int64_t ended_ns, Phase phase = Phase::backward, const std::string& failure = "", std::int64_t failure_ns = 0) {
+RankEnd ended(int rank, End end, std::int64_t ended_ns, Phase phase = Phase::backward, const std::string& failure = "",
+              std::int64_t failure_ns = 0) {
   RankEnd one;
   one.rank = rank;
   one.end = end;
@@ -161,14 +174,23 @@ TEST(Report, TheFirstCauseIsFound) {
   for (const auto& c : std::vector<Case>{
            {"all well", {running(0), ended(1, {0, 0}, now, Phase::done)}, std::nullopt},
            {"the one that died", {running(0), ended(1, {0, SIGKILL}, now)}, 1},
-           {"seen later, though it died first", {ended(0, {6, 0}, now - 100, Phase::reducing, closed, now - 200), ended(1, {0, SIGKILL}, now)}, 1},
+           {"seen later, though it died first",
+            {ended(0, {6, 0}, now - 100, Phase::reducing, closed, now - 200), ended(1, {0, SIGKILL}, now)},
+            1},
            {"an abort for a closed connection is a consequence too", {aborted, ended(1, {0, SIGSEGV}, now)}, 1},
            {"two with their own errors: by the time on the page",
-            {ended(0, {4, 0}, now - 1, Phase::reading_data, "[data] second", now - 50), ended(1, {4, 0}, now, Phase::reading_data, "[data] first", now - 90)},
+            {ended(0, {4, 0}, now - 1, Phase::reading_data, "[data] second", now - 50),
+             ended(1, {4, 0}, now, Phase::reading_data, "[data] first", now - 90)},
             1},
-           {"only consequences: the earliest", {ended(0, {6, 0}, now, Phase::reducing, closed, now - 5), ended(1, {6, 0}, now, Phase::reducing, closed, now - 9)}, 1},
+           {"only consequences: the earliest",
+            {ended(0, {6, 0}, now, Phase::reducing, closed, now - 5), ended(1, {6, 0}, now, Phase::reducing, closed, now - 9)},
+            1},
            {"an error on the page counts before the exit", {ended(0, {6, 0}, now - 1, Phase::reducing, closed, now - 3), failing}, 1},
            {"left early", {running(0), ended(1, {0, 0}, now, Phase::forward)}, 1},
+           {"whatever words the library chose for a lost partner",
+            {ended(0, {6, 0}, now - 9, Phase::reducing, "[comm] rank 0: all_reduce 7 of group world (x) failed: Timed out", now - 9),
+             ended(1, {0, SIGKILL}, now)},
+            1},
            {"left while finishing is fine", {running(0), ended(1, {0, 0}, now, Phase::finishing)}, std::nullopt},
        }) {
     EXPECT_EQ(first_cause(c.ranks), c.cause) << c.what;
@@ -183,6 +205,8 @@ TEST(Report, Words) {
   library.page.reset();
   library.log = {"lockstep-worker: error while loading shared libraries: libcudart.so.13: cannot open shared object file"};
   RankEnd bug = ended(1, {70, 0}, now, Phase::updating, "bug in lockstep: x", now - 1);
+  RankEnd gone = ended(1, {6, 0}, now);
+  gone.elsewhere = true;
   RankEnd silent = ended(1, {0, SIGSEGV}, now);
   silent.log.clear();
   struct Case {
@@ -207,30 +231,53 @@ TEST(Report, Words) {
   odd_but_killed.mismatch = odd.mismatch;
 
   for (const auto& c : std::vector<Case>{
-           {"SIGKILL", job({ended(0, {6, 0}, now, Phase::reducing, closed, now - 1), ended(1, {0, SIGKILL}, now), running(2)}), 6, 1,
-            {"rank 1 of 3 died first", "in step 17 while computing the backward pass", "signal 9 (SIGKILL", "| last line", "runs/x/ranks/1.log",
-             "Rank 0 failed after it, as a consequence", "Rank 2 was ended with it", "What to try"}, {"Connection closed", "out-of-memory killer"}},
-           {"out of memory", job({running(0), oom}), 6, 1, {"killed, likely by the system's out-of-memory killer (the kernel log says so)", "less memory on the host"}},
-           {"segmentation fault", job({running(0), ended(1, {0, SIGSEGV}, now)}), 6, 1, {"signal 11 (SIGSEGV, segmentation fault", "looks like a bug"}},
+           {"SIGKILL",
+            job({ended(0, {6, 0}, now, Phase::reducing, closed, now - 1), ended(1, {0, SIGKILL}, now), running(2)}),
+            6,
+            1,
+            {"rank 1 of 3 died first", "in step 17 while computing the backward pass", "signal 9 (SIGKILL", "| last line",
+             "runs/x/ranks/1.log", "Rank 0 failed after it, as a consequence", "Rank 2 was ended with it", "What to try"},
+            {"Connection closed", "out-of-memory killer"}},
+           {"out of memory",
+            job({running(0), oom}),
+            6,
+            1,
+            {"killed, likely by the system's out-of-memory killer (the kernel log says so)", "less memory on the host"}},
+           {"segmentation fault",
+            job({running(0), ended(1, {0, SIGSEGV}, now)}),
+            6,
+            1,
+            {"signal 11 (SIGSEGV, segmentation fault", "looks like a bug"}},
            {"abort", job({running(0), ended(1, {0, SIGABRT}, now)}), 6, 1, {"SIGABRT, aborted"}},
-           {"its own error", job({running(0), ended(1, {4, 0}, now, Phase::reading_data, "[data] tokens.bin ends early", now - 1)}), 4, 1,
+           {"its own error",
+            job({running(0), ended(1, {4, 0}, now, Phase::reading_data, "[data] tokens.bin ends early", now - 1)}),
+            4,
+            1,
             {"rank 1 of 2 died first, in step 17 while reading data", "exited with code 4", "[data] tokens.bin ends early"}},
            {"CUDA memory", job({running(0), cuda}), 3, 1, {"--batch-size", "--grad-accum"}},
            {"a missing library", job({running(0), library}), 3, 1, {"before it came to main()", "libcudart.so.13", "LOCKSTEP_LIBTORCH"}},
            {"a bug", job({running(0), bug}), 70, 1, {"bug in lockstep: x", "report it"}},
            {"an odd exit code", job({running(0), ended(1, {7, 0}, now)}), 6, 1, {"exited with code 7"}},
+           {"a rank of another launcher", job({running(0), gone}), 6, 1, {"rank 1 of 2 died first", "its process is gone"}},
            {"left early", job({running(0), ended(1, {0, 0}, now, Phase::forward)}), 6, 1, {"left with exit code 0 before the end"}},
            {"wrote nothing", job({running(0), silent}), 6, 1, {"wrote nothing to runs/x/ranks/1.log"}},
            {"one rank alone", job({ended(0, {0, SIGKILL}, now)}), 6, 0, {"the worker died in step 17"}, {"of 1", "ended with it"}},
-           {"stall", stalled, 6, 1, {"nothing has moved for 120 s: rank 1 is reading data since 120 s; rank 0 waits in all_reduce 7", "The others wait for rank 1", "monitor.stall_seconds"}},
+           {"stall",
+            stalled,
+            6,
+            1,
+            {"nothing has moved for 120 s: rank 1 is reading data since 120 s; rank 0 waits in all_reduce 7", "The others wait for rank 1",
+             "monitor.stall_seconds"}},
            {"mismatch that led to an error", odd, 6, std::nullopt, {"ranks disagree on operation 12", "same order"}, {"Connection closed"}},
            {"a kill explains more than a mismatch", odd_but_killed, 6, 1, {"SIGKILL"}},
        }) {
     const Report report = explain(c.failure);
     EXPECT_EQ(report.exit_code, c.code) << c.what << "\n" << report.text;
     EXPECT_EQ(report.rank, c.rank) << c.what << "\n" << report.text;
-    for (const auto& text : c.says) EXPECT_NE(report.text.find(text), std::string::npos) << c.what << ": no '" << text << "' in\n" << report.text;
-    for (const auto& text : c.never) EXPECT_EQ(report.text.find(text), std::string::npos) << c.what << ": '" << text << "' in\n" << report.text;
+    for (const auto& text : c.says)
+      EXPECT_NE(report.text.find(text), std::string::npos) << c.what << ": no '" << text << "' in\n" << report.text;
+    for (const auto& text : c.never)
+      EXPECT_EQ(report.text.find(text), std::string::npos) << c.what << ": '" << text << "' in\n" << report.text;
   }
 }
 

@@ -39,8 +39,9 @@ TEST_F(MetricsTest, StepLineHasTheFieldsInOrderAndNullForWhatIsNotANumber) {
   const auto json = nlohmann::ordered_json::parse(to_json_line(line));
   std::vector<std::string> names;
   for (const auto& [name, value] : json.items()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "tokens_per_second", "step_seconds",
-                                             "data_seconds", "communication_seconds", "memory_bytes", "mfu", "skipped_steps", "time"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"step", "epoch", "loss", "grad_norm", "learning_rate", "tokens", "tokens_per_second", "step_seconds",
+                                      "data_seconds", "communication_seconds", "memory_bytes", "mfu", "skipped_steps", "time"}));
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_TRUE(json["mfu"].is_null());
   EXPECT_EQ(json["memory_bytes"], (std::vector<int>{1, 2}));

@@ -1,0 +1,135 @@
+"""The real worker under fire: killed at random moments, stalled, at odds with the others, stopped; and every time it goes on."""
+import os
+import pathlib
+import random
+import re
+import signal
+import time
+
+import pytest
+
+from conftest import wait_until
+
+TINY = ["model.hidden_size=64", "model.num_layers=2", "model.num_heads=2", "model.kv_heads=2", "model.intermediate_size=128", "model.max_seq_len=32",
+        "data.stories=200", "data.validation_fraction=0", "trainer.log_interval=1", "trainer.warmup_steps=0", "monitor.sample_tokens=0", "--device", "cpu"]
+
+
+def worker_of(job, rank):
+    for pid in job.workers():
+        try:
+            if f"\0RANK={rank}\0" in "\0" + pathlib.Path(f"/proc/{pid}/environ").read_text():
+                return pid
+        except OSError:
+            continue
+    return None
+
+
+def identity_of_metrics(folder):
+    path = folder / "run/metrics.jsonl"
+    return path.stat().st_ino if path.exists() else None
+
+
+@pytest.mark.parametrize("asynchronous", ["false", "true"])
+def test_killed_at_random_moments_it_always_goes_on(start, asynchronous):
+    moments = random.Random(7 if asynchronous == "true" else 11)
+    save_interval, total = 10, 100000
+    reached = 0
+    for attempt in range(10):
+        file_before = identity_of_metrics(start.folder)
+        job = start(*TINY, "--ranks", 2, "--max-steps", total, "--resume", "auto", f"trainer.save_interval={save_interval}", f"checkpoint.asynchronous={asynchronous}",
+                    worker=None)
+        victim = moments.randrange(2)
+        pid = wait_until(lambda: worker_of(job, victim), what="the worker")
+        if attempt % 3:  # else: somewhere between its start and its first steps
+            wait_until(lambda: (job.steps() or [0])[-1] > reached, what="a new step")
+        time.sleep(moments.random() * 0.8)
+        os.kill(pid, signal.SIGKILL)
+        begun = time.monotonic()
+        job.wait(20)
+        assert time.monotonic() - begun < 5
+        assert job.code == 6, job.out + job.err
+        assert f"rank {victim} of 2 died first" in job.err and "SIGKILL" in job.err, job.err
+        job.assert_nothing_left()
+        if identity_of_metrics(start.folder) == file_before:
+            continue  # it died before it came so far as to open its metrics
+        resumed_at = [line["step"] for line in job.metrics() if line.get("event") == "started"][-1]
+        slack = save_interval if asynchronous == "true" else 0  # the copy that was being written
+        assert reached - resumed_at <= save_interval + slack, f"attempt {attempt}: reached {reached}, went on from {resumed_at}"
+        assert job.steps() == list(range(1, len(job.steps()) + 1)), "every step once"
+        reached = max(resumed_at, len(job.steps()))
+    assert reached > 3 * save_interval
+    last = start(*TINY, "--ranks", 2, "--max-steps", reached + 5, "--resume", "auto", worker=None).wait()
+    assert last.code == 0, last.out + last.err
+    assert last.steps() == list(range(1, reached + 6))
+
+
+@pytest.mark.parametrize("action,code,words", [
+    ("segv", 6, "SIGSEGV"),
+    ("exit", 6, "exited with code 7"),
+    ("throw", 70, "a test asked this rank to fail"),
+])
+@pytest.mark.parametrize("phase", ["reading_data", "backward"])
+def test_a_rank_that_breaks_is_the_one_reported(start, action, code, words, phase):
+    job = start(*TINY, "--ranks", 3, "--max-steps", 20, worker=None, LOCKSTEP_TEST_FAULT=f"rank=2 step=4 phase={phase} action={action}").wait()
+    assert job.code == code, job.err
+    assert re.search(r"rank 2 of 3 died first, in step 4 while (reading data|computing the backward pass)", job.err), job.err
+    assert words in job.err and "closed by peer" not in job.err
+    job.assert_nothing_left()
+
+
+def test_death_while_saving_leaves_the_checkpoint_before(start):
+    job = start(*TINY, "--ranks", 2, "--max-steps", 20, "trainer.save_interval=5", worker=None, LOCKSTEP_TEST_FAULT="rank=1 step=10 phase=saving action=kill").wait()
+    assert job.code == 6 and "in step 10 while saving a checkpoint" in job.err
+    assert "--resume auto" in job.err
+    resumed = start(*TINY, "--ranks", 2, "--max-steps", 20, "trainer.save_interval=5", "--resume", "auto", worker=None).wait()
+    assert resumed.code == 0, resumed.err
+    assert resumed.steps() == list(range(1, 21))
+
+
+def test_a_stalled_rank_is_named(start):
+    job = start(*TINY, "--ranks", 2, "--max-steps", 20, "monitor.stall_seconds=2", "monitor.stall_abort_seconds=4", worker=None,
+                LOCKSTEP_TEST_FAULT="rank=1 step=4 phase=reading_data action=stall").wait(60)
+    assert job.code == 6, job.err
+    assert "rank 1 is reading data since" in job.out and re.search(r"rank 0 waits in all_reduce \d+, gradients of", job.out), job.out
+    assert "The others wait for rank 1" in job.err
+    job.assert_nothing_left()
+
+
+def test_ranks_at_odds_are_named(start):
+    job = start(*TINY, "--ranks", 3, "--max-steps", 20, worker=None, LOCKSTEP_TEST_FAULT="rank=1 step=4 phase=forward action=mismatch").wait(60)
+    assert job.code == 6, job.err
+    assert "ranks disagree on operation" in job.err and "rank 1 entered all_reduce of 68 bytes (a test's odd one out)" in job.err
+    job.assert_nothing_left()
+
+
+def test_one_signal_saves_and_resume_goes_on(start):
+    job = start(*TINY, "--ranks", 2, "--max-steps", 100000, "trainer.save_interval=0", worker=None)
+    job.wait_for_step(5)
+    job.send(signal.SIGINT)
+    job.wait(30)
+    assert job.code == 0, job.err
+    assert "--resume auto" in job.out
+    last = job.steps()[-1]
+    assert (job.folder / f"checkpoints/step-{last:06}/manifest.json").exists()
+    resumed = start(*TINY, "--ranks", 2, "--max-steps", last + 5, "--resume", "auto", worker=None).wait()
+    assert resumed.code == 0 and resumed.steps() == list(range(1, last + 6))
+
+
+def test_a_restart_goes_on_from_the_newest_checkpoint(start):
+    """The fault strikes again in each restart, at a step that the checkpoint lets it pass by one save each time."""
+    job = start(*TINY, "--ranks", 2, "--max-steps", 12, "--max-restarts", 2, "trainer.save_interval=5", worker=None,
+                LOCKSTEP_TEST_FAULT="rank=1 step=5 phase=saving action=kill").wait()
+    assert job.code == 6 and job.err.count("died first") == 3
+    assert "restart 2 of 2 from the beginning" in job.out
+
+
+def test_generate_reads_what_was_trained(start, tmp_path):
+    import subprocess
+
+    from conftest import BIN
+    job = start(*TINY, "--ranks", 2, "--max-steps", 5, worker=None).wait()
+    assert job.code == 0, job.err
+    command = [BIN / "lockstep", "generate", "--run", job.folder, "--prompt", "Once", "--max-tokens", "8", "--seed", "3", "--device", "cpu"]
+    texts = [subprocess.run(command, capture_output=True, text=True) for _ in range(2)]
+    assert texts[0].returncode == 0, texts[0].stderr
+    assert texts[0].stdout == texts[1].stdout and "Once" in texts[0].stdout
