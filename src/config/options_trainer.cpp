@@ -81,7 +81,7 @@ std::vector<Option> rhythm() {
       }),
       option<&R::trainer, &T::log_interval>({
           .key = "trainer.log_interval",
-          .says = "Steps between the lines of progress; metrics.jsonl gets every step.",
+          .says = "Steps between the lines of progress, on the terminal and in metrics.jsonl.",
           .unit = "steps",
           .range = at_least(1),
           .aliases = {{"logging_steps"}, {"log_every_n_steps"}, {"log_every"}},

@@ -41,7 +41,10 @@ at::Device open_device() {
 
 void run_train(const std::map<std::string, std::string>& arguments, const std::shared_ptr<record::PageWriter>& page, const comm::Place& place) {
   train::listen_for_stop();
-  const auto run = train::build_run({.config = config::load_resolved(arguments.at("config")),
+  const config::RunConfig config = config::load_resolved(arguments.at("config"));
+  // cuBLAS reads this once, when CUDA starts.
+  if (config.trainer.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  const auto run = train::build_run({.config = config,
                                      .folder = arguments.at("run"),
                                      .device = open_device(),
                                      .place = place,

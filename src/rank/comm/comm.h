@@ -98,11 +98,14 @@ class World {
   const Place& place() const { return place_; }
   config::Backend backend() const { return backend_; }
   const at::Device& device() const { return device_; }
+  // Why another backend than the first choice is used; empty if it is not.
+  const std::string& fallback() const { return fallback_; }
 
  private:
   Place place_;
   config::Backend backend_;
   at::Device device_;
+  std::string fallback_;
   struct Connection;
   std::unique_ptr<Connection> connection_;
   std::optional<Group> everyone_;

@@ -71,7 +71,7 @@ World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
         connection_->transport = make_backend_transport(make_nccl(connection_->store, place_, options.timeout_s, device_));
       } catch (const base::UserError& error) {
         if (options.backend == config::Backend::nccl) throw;
-        base::log_warning("{} Falling back to --sync-backend cpu (through host memory).", error.what());
+        fallback_ = fmt::format("{} Falling back to --sync-backend cpu (through host memory).", error.what());
         backend_ = config::Backend::cpu;
       }
     }

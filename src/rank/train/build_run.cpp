@@ -61,7 +61,10 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->batch = config::plan_batch(run->config, ranks.size());
 
   run->page->set_phase(record::Phase::building, 0);
-  if (run->config.trainer.deterministic) at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  if (run->config.trainer.deterministic) {
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);  // only hides reads of unwritten memory, at a price
+  }
   run->dataset = data::open_dataset(run->config.data, run->config.model, run->config.trainer.seed);
   const at::ScalarType weight_dtype = scalar_type(run->config.model.dtype);
   run->replica = parallel::make_replica(model::decoder_units(run->config.model),
@@ -99,6 +102,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
                                              {"total_steps", run->total_steps}}
                                   .dump());
     if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard");
+    if (!run->world->fallback().empty()) run->note(run->world->fallback());
     if (checkpoint) run->note(fmt::format("resumed from {} at step {}", checkpoint->string(), run->progress.step));
   }
   return run;

@@ -17,7 +17,9 @@ record::EvalLine evaluate(Run& run) {
                                       .repeat = false},
                                      {});
   at::Tensor sums = at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(ranks.device()));
-  for (std::int64_t done = 0; run.config.trainer.eval_batches == 0 || done < run.config.trainer.eval_batches; ++done) {
+  // Counted in the global batches of training, so that any spread of a batch over ranks evaluates on the same samples.
+  const std::int64_t rounds = run.config.trainer.eval_batches * run.batch.gradient_accumulation;
+  for (std::int64_t done = 0; rounds == 0 || done < rounds; ++done) {
     run.page->set_phase(record::Phase::evaluating, run.progress.step);
     const std::vector<data::Batch> batches = source->next(ranks);
     if (batches.empty()) break;

@@ -47,6 +47,8 @@ class Reading {
   std::optional<c10::Event> copied_;
 };
 
+constexpr std::int64_t small_model_parameters = 16'000'000;  // 200 MB with its moments: written in the time of a few steps
+
 class Loop {
  public:
   explicit Loop(Run& run) : run_(run), trainer_(run.config.trainer), summary_(run), last_ns_(base::now_ns()) {}
@@ -61,6 +63,7 @@ class Loop {
       if (earlier_) settle(*std::exchange(earlier_, std::nullopt));
       const bool boundary = is_boundary(step);
       if (boundary || run_.world->device().is_cpu()) settle_all();
+      announce_checkpoint(/*wait=*/false);
       if (stopping_) break;
       if (due(run_.config.parallel.check_divergence, step)) parallel::verify_equal(run_.ranks(), run_.replica, step);
       if (due(trainer_.eval_interval, step)) run_evaluation();
@@ -184,16 +187,28 @@ class Loop {
   void save() {
     run_.page->set_phase(record::Phase::saving, run_.progress.step);
     run_.faults.at(record::Phase::saving, run_.progress.step, run_.ranks());
-    if (const auto error = run_.saver->take_error()) run_.note(fmt::format("the checkpoint before was not saved: {}", *error));
+    announce_checkpoint(/*wait=*/true);
     run_.saver->begin(run_.progress.step, contents_of(run_));
-    if (run_.metrics) {
-      run_.metrics->write_event(nlohmann::json{{"event", "checkpoint"}, {"step", run_.progress.step}, {"path", checkpoint_path().string()}}.dump());
-    }
+    unannounced_ = run_.progress.step;
+    // Writing a small checkpoint behind training gains nothing, and until it is whole a crash would lose the interval before it too.
+    announce_checkpoint(/*wait=*/run_.replica.parameters() <= small_model_parameters);
     last_ns_ = base::now_ns();
   }
 
-  std::filesystem::path checkpoint_path() const {
-    return record::checkpoint_folder(checkpoints_folder(run_.config, run_.folder), run_.progress.step);
+  // Says that a checkpoint is whole, or why it is not: training goes on either way.
+  void announce_checkpoint(bool wait) {
+    if (!unannounced_ || (!wait && run_.saver->busy())) return;
+    const std::int64_t step = *std::exchange(unannounced_, std::nullopt);
+    try {
+      run_.saver->wait();
+    } catch (const base::UserError& error) {
+      return run_.note(fmt::format("the checkpoint of step {} was not saved, training goes on: {}", step, error.what()));
+    }
+    if (run_.metrics) run_.metrics->write_event(nlohmann::json{{"event", "checkpoint"}, {"step", step}, {"path", checkpoint_path(step).string()}}.dump());
+  }
+
+  std::filesystem::path checkpoint_path(std::int64_t step) const {
+    return record::checkpoint_folder(checkpoints_folder(run_.config, run_.folder), step);
   }
 
   void write_sample() {
@@ -211,23 +226,30 @@ class Loop {
     last_ns_ = base::now_ns();
   }
 
+  // The last checkpoint is what the run was for: not getting it is an error.
+  void save_last() {
+    run_.page->set_phase(record::Phase::saving, run_.progress.step);
+    announce_checkpoint(/*wait=*/true);
+    run_.saver->begin(run_.progress.step, contents_of(run_));
+    run_.saver->wait();
+    unannounced_ = run_.progress.step;
+    announce_checkpoint(/*wait=*/true);
+  }
+
   void finish() {
     if (!stopping_) {
       if (!due(trainer_.eval_interval, run_.progress.step)) run_evaluation();
       if (!due(run_.config.monitor.sample_interval, run_.progress.step)) write_sample();
     }
     const bool saves = run_.config.checkpoint.save_at_end || stopping_;
-    if (saves) {
-      save();
-      run_.saver->wait();
-    }
+    if (saves) save_last();
     run_.page->set_phase(record::Phase::finishing, run_.progress.step);
     if (run_.metrics) {
       summary_.write();
       run_.metrics->write_event(nlohmann::json{{"event", "finished"},
                                                {"step", run_.progress.step},
                                                {"reason", stopping_ ? "stopped" : "complete"},
-                                               {"checkpoint", saves ? nlohmann::json(checkpoint_path().string()) : nlohmann::json(nullptr)}}
+                                               {"checkpoint", saves ? nlohmann::json(checkpoint_path(run_.progress.step).string()) : nlohmann::json(nullptr)}}
                                     .dump());
     }
     run_.ranks().barrier("the end of the run");
@@ -239,6 +261,7 @@ class Loop {
   Profile profile_{run_.config.monitor.profile_steps, run_.folder.root / "profile", run_.ranks().rank(), run_.world->device()};
   std::int64_t last_ns_;
   std::optional<Reading> pending_, earlier_;
+  std::optional<std::int64_t> unannounced_;  // step of a checkpoint that may still be being written
   bool stopping_ = false;
   double window_seconds_ = 0, window_tokens_ = 0;
   std::int64_t window_steps_ = 0;
