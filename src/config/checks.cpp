@@ -90,13 +90,6 @@ class Checker {
 
   void steps() {
     const TrainerConfig& t = config_.trainer;
-    // A short trial of a long run's file (--max-steps 20) is no mistake; a file that contradicts itself is.
-    const bool told_together = settings_.source("trainer.warmup_steps").origin == settings_.source("trainer.max_steps").origin;
-    if (t.max_steps > 0 && t.warmup_steps > t.max_steps && told_together) {
-      broken({"trainer.warmup_steps", "trainer.max_steps"},
-             "trainer.warmup_steps = {} is more than trainer.max_steps = {}, so the learning rate would never be reached. Use at most {}.",
-             t.warmup_steps, t.max_steps, t.max_steps);
-    }
     if (t.batch_size > 0 && t.gradient_accumulation > 0 && t.global_batch_size > 0 &&
         t.global_batch_size % (t.batch_size * t.gradient_accumulation) != 0) {
       const std::int64_t share = t.batch_size * t.gradient_accumulation;

@@ -32,8 +32,8 @@ std::pair<at::Tensor, at::Tensor> global_batch(int ranks) {
 }
 
 struct Net {
-  explicit Net(const config::ParallelConfig& options)
-      : replica(parallel::make_replica(model::decoder_units(tiny()), {})),
+  explicit Net(const config::ParallelConfig& options, at::Device device = at::kCPU)
+      : replica(parallel::make_replica(model::decoder_units(tiny()), {.device = device})),
         model(tiny(), replica.in_forward_order()),
         sync(replica.gradients, replica.in_backward_order(), options) {
     model::initialize(replica.units, 3);
@@ -64,12 +64,13 @@ class Buckets : public ::testing::TestWithParam<Case> {};
 TEST_P(Buckets, GradientsEqualOneRankWithTheWholeBatch) {
   const auto [ranks, cap] = GetParam();
   const auto results = run_ranks(ranks, config::Backend::automatic, [ranks = ranks, cap = cap](comm::World& world) {
-    Net net({.bucket_cap_mb = cap});
+    Net net({.bucket_cap_mb = cap}, world.device());
     for (const auto& bucket : net.sync.buckets()) EXPECT_LE(bucket.gradients.nbytes(), std::max<std::size_t>(cap * 1024 * 1024, 1024));
     const auto [tokens, targets] = global_batch(ranks);
     const std::int64_t first = 2 * world.place().rank;
     net.sync.arm(world.everyone());
-    net.model.forward_backward(tokens.narrow(0, first, 2).contiguous(), targets.narrow(0, first, 2).contiguous(), at::ones({}));
+    const auto mine = [&](const at::Tensor& all) { return all.narrow(0, first, 2).contiguous().to(world.device()); };
+    net.model.forward_backward(mine(tokens), mine(targets), at::ones({}).to(world.device()));
     net.sync.finish(world.everyone());
     return values(net.replica.gradients);
   });
@@ -150,7 +151,9 @@ TEST(GradientSync, AccumulationMicroStepsTalkToNobody) {
     for (int micro = 0; micro < 3; ++micro) {
       if (micro == 2) net.sync.arm(world.everyone());
       net.backward(true);
-      if (micro < 2) EXPECT_EQ(net.replica.gradients.sum().item<double>(), 128.0 * (micro + 1));
+      if (micro < 2) {
+        EXPECT_EQ(net.replica.gradients.sum().item<double>(), 128.0 * (micro + 1));
+      }
     }
     net.sync.finish(world.everyone());
     return std::vector<double>{net.replica.gradients.sum().item<double>()};
