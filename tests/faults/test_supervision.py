@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import BIN, ROOT, processes_with, wait_until
+from fault_jobs import BIN, ROOT, processes_with, wait_until
 
 DEATHS = [
     # action, exit code of the job, words of the report

@@ -4,11 +4,12 @@ import pathlib
 import random
 import re
 import signal
+import subprocess
 import time
 
 import pytest
 
-from conftest import wait_until
+from fault_jobs import BIN, wait_until
 
 TINY = ["model.hidden_size=64", "model.num_layers=2", "model.num_heads=2", "model.kv_heads=2", "model.intermediate_size=128", "model.max_seq_len=32",
         "data.stories=200", "data.validation_fraction=0", "trainer.log_interval=1", "trainer.warmup_steps=0", "monitor.sample_tokens=0", "--device", "cpu"]
@@ -124,9 +125,6 @@ def test_a_restart_goes_on_from_the_newest_checkpoint(start):
 
 
 def test_generate_reads_what_was_trained(start, tmp_path):
-    import subprocess
-
-    from conftest import BIN
     job = start(*TINY, "--ranks", 2, "--max-steps", 5, worker=None).wait()
     assert job.code == 0, job.err
     command = [BIN / "lockstep", "generate", "--run", job.folder, "--prompt", "Once", "--max-tokens", "8", "--seed", "3", "--device", "cpu"]

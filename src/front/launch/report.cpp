@@ -31,7 +31,7 @@ bool left_early(const RankEnd& rank) {
 }
 
 bool ended_badly(const RankEnd& rank) {
-  return (rank.end && !rank.end->clean()) || left_early(rank) || (rank.page && !rank.page->failure.empty());
+  return rank.dying || (rank.end && !rank.end->clean()) || left_early(rank) || (rank.page && !rank.page->failure.empty());
 }
 
 std::int64_t time_of(const RankEnd& rank) {
@@ -48,7 +48,7 @@ std::string how(const RankEnd& rank) {
   if (!rank.out_of_memory.empty())
     return fmt::format("killed, likely by the system's out-of-memory killer ({} says so)", rank.out_of_memory);
   if (left_early(rank)) return "left with exit code 0 before the end, as if it were done";
-  if (!rank.end) return "failed";
+  if (!rank.end) return rank.dying ? "it is gone, and the kernel is still freeing its memory" : "failed";
   if (rank.elsewhere) return "its process is gone";
   return in_words(*rank.end);
 }

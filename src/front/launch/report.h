@@ -22,6 +22,7 @@ struct RankEnd {
   std::vector<std::string> log;  // its last lines
   std::filesystem::path log_file;
   std::string out_of_memory;  // evidence that the kernel killed it for want of memory
+  bool dying = false;         // ended by itself, but its memory is still being freed: how is not known yet
   bool elsewhere = false;     // another launcher's child: that it is gone is all we know
 };
 

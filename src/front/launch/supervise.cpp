@@ -27,7 +27,8 @@ constexpr double tick_seconds = 0.1;
 // A job must have ended and been explained within 5 s of the first death. A cause is often there at once; where only consequences are
 // seen so far (a closed connection), the rank that caused them may need a moment to die, writing a core file for example.
 constexpr double grace_with_cause_s = 0.3;
-constexpr double grace_without_cause_s = 3.0;
+constexpr double grace_without_cause_s = 2.0;
+constexpr double time_to_die_s = 2.5;
 constexpr double signals_of_one_wish_s = 2.0;
 constexpr int log_lines_read = 200;
 constexpr std::size_t log_lines_shown = 12;
@@ -219,7 +220,7 @@ class Supervisor {
   void kill_all() {
     for (auto& worker : workers_) worker.child.kill_now();
     const std::int64_t begun = base::now_ns();
-    for (auto& worker : workers_) worker.child.wait(std::max(0.0, 3.0 - base::seconds_since(begun)));
+    for (auto& worker : workers_) worker.child.wait(std::max(0.0, time_to_die_s - base::seconds_since(begun)));
   }
 
   Outcome fail() {
@@ -228,13 +229,10 @@ class Supervisor {
     failure_.world_size = job_.world_size;
     failure_.ranks = ends();  // before we end the others: their ends are our doing
     if (const auto mismatch = find_mismatch(pages_.last())) failure_.mismatch = mismatch->text;
-    std::set<int> dying;
-    for (const auto& worker : workers_) {
-      if (worker.child.dying()) dying.insert(worker.rank.rank);
-    }
+    for (auto& rank : failure_.ranks) rank.dying = !rank.elsewhere && worker_of(rank.rank)->child.dying();
     kill_all();
     for (auto& rank : failure_.ranks) {
-      if (dying.contains(rank.rank)) rank.end = worker_of(rank.rank)->child.end();  // what we sent came too late to matter
+      if (rank.dying) rank.end = worker_of(rank.rank)->child.end();  // what we sent came too late to matter
       if (rank.log.empty()) rank.log = log_tail(rank.log_file);
       if (rank.end && rank.end->signal == SIGKILL && !rank.elsewhere) {
         rank.out_of_memory = out_of_memory_.evidence_against(worker_of(rank.rank)->child.pid());

@@ -169,6 +169,8 @@ TEST(Report, TheFirstCauseIsFound) {
   RankEnd failing = running(1);  // its error is on the page, the process still unwinds
   failing.page->failure = "[data] bad file";
   failing.page->failure_ns = now - 5;
+  RankEnd slow_to_die = running(1, Phase::backward);
+  slow_to_die.dying = true;
   RankEnd aborted = ended(0, {0, SIGABRT}, now - 10, Phase::reducing);
   aborted.log = {"terminate called after throwing an instance of 'gloo::IoException'", "  what():  Connection closed by peer"};
   for (const auto& c : std::vector<Case>{
@@ -191,6 +193,7 @@ TEST(Report, TheFirstCauseIsFound) {
             {ended(0, {6, 0}, now - 9, Phase::reducing, "[comm] rank 0: all_reduce 7 of group world (x) failed: Timed out", now - 9),
              ended(1, {0, SIGKILL}, now)},
             1},
+           {"one whose memory is still being freed", {ended(0, {6, 0}, now - 9, Phase::reducing, closed, now - 9), slow_to_die}, 1},
            {"left while finishing is fine", {running(0), ended(1, {0, 0}, now, Phase::finishing)}, std::nullopt},
        }) {
     EXPECT_EQ(first_cause(c.ranks), c.cause) << c.what;
