@@ -120,7 +120,7 @@ def ddp_rate(ranks: int, steps: int) -> dict:
 
 def training_rates(scratch: pathlib.Path, quick: bool) -> list[Row]:
     """Rounds of all three in turn, so that a slow minute hits each alike; the ratio is the median of the rounds' ratios."""
-    rounds, steps = (2, 8) if quick else (7, 23)
+    rounds, steps = (2, 8) if quick else (5, 18)
     rates = {"two": [], "ddp": [], "one": []}
     for number in range(rounds):
         results = {"two": lockstep_rate(scratch, 2, steps), "ddp": ddp_rate(2, steps), "one": lockstep_rate(scratch, 1, steps)}
@@ -150,8 +150,9 @@ GIGABYTE_MODEL = {
 
 
 def dd_seconds(scratch: pathlib.Path, sources: list[pathlib.Path]) -> float:
-    """The checkpoint's own bytes, just written and so in memory: zeros would be cheaper on disks that notice them."""
+    """The checkpoint's own bytes, read into memory before: zeros would be cheaper on disks that notice them."""
     target = scratch / "dd.bin"
+    subprocess.run(["cat", *map(str, sources)], check=True, stdout=subprocess.DEVNULL)
     start = time.perf_counter()
     for source in sources:
         subprocess.run(["dd", f"if={source}", f"of={target}", "bs=16M", "conv=fsync"], check=True, capture_output=True)
@@ -160,22 +161,42 @@ def dd_seconds(scratch: pathlib.Path, sources: list[pathlib.Path]) -> float:
     return seconds
 
 
-def save_and_dd(scratch: pathlib.Path, every: int, saves_wanted: int) -> list[dict]:
+class SaveWatch:
+    """When each step's line and each whole checkpoint was first seen, in seconds since the start of a run."""
+
+    def __init__(self, run: Training):
+        self.run, self.steps, self.whole = run, {}, {}
+
+    def saved(self, step: int) -> bool:
+        """Looks; true once the checkpoint of `step` is whole and the step after it is done."""
+        now = time.perf_counter() - self.run.start
+        for line in self.run.lines("loss"):
+            self.steps.setdefault(line["step"], (now, line["step_seconds"]))
+        if (self.run.folder / "checkpoints" / f"step-{step:06}").exists():
+            self.whole.setdefault(step, now)
+        return step in self.whole and step + 1 in self.steps
+
+    def times(self, step: int) -> dict:
+        begun, (next_end, next_seconds) = self.steps[step][0], self.steps[step + 1]
+        return {"seconds": self.whole[step] - begun, "blocked": max(0.0, next_end - next_seconds - begun)}
+
+
+def save_and_dd(scratch: pathlib.Path, every: int, wanted: int) -> list[dict]:
     """One run: how long steps stood still for each save, how long until the checkpoint was whole and synced; then dd of the same bytes."""
     config = scratch / "gigabyte.yaml"
     config.write_text(yaml.safe_dump(GIGABYTE_MODEL))
     saves = []
     with Training(scratch / "gigabyte", config, "--ranks", "1", f"trainer.save_interval={every}") as run:
-        for step in range(every, every * (saves_wanted + 1), every):
-            stepped, _ = run.wait_for(f"step {step}", lambda: any(line["step"] == step for line in run.lines("loss")))
-            copied, _ = run.wait_for("the copy", lambda: any(line.get("event") == "checkpoint" and line["step"] == step for line in run.lines("event")))
-            folder = run.folder / "checkpoints" / f"step-{step:06}"
-            whole, _ = run.wait_for("a whole checkpoint", folder.exists)
-            saves.append({"bytes": sum(path.stat().st_size for path in folder.iterdir()), "blocked": copied - stepped, "seconds": whole - stepped})
-            if any(line["step"] >= step + every for line in run.lines("loss")):
-                break  # the next save waits for this one: its times would not be its own
+        watch = SaveWatch(run)
+        for step in range(every, every * (wanted + 1), every):
+            run.wait_for(f"the checkpoint of step {step}", lambda: watch.saved(step))
+            saves.append(watch.times(step))
+            if max(watch.steps) >= step + every:
+                break  # the next save had to wait for this one: its times would not be its own
+    folder = max((run.folder / "checkpoints").glob("step-??????"))
+    files = sorted(folder.glob("*.safetensors"))
     for save in saves:
-        save["dd"] = dd_seconds(scratch, sorted(folder.glob("*.safetensors")))
+        save |= {"bytes": sum(path.stat().st_size for path in files), "dd": dd_seconds(scratch, files)}
     shutil.rmtree(run.folder)
     return saves
 
