@@ -1,4 +1,4 @@
-"""Measures what issue bars speak of, in one run: prints a table and writes build/bench.json.
+"""Measures every bar we hold ourselves to, in one run: prints a table and writes build/bench.json.
   python bench/run.py [--quick] [--only command first-step training checkpoint]
 """
 import argparse
