@@ -47,6 +47,16 @@ std::span<const Choice> choices_of(DeviceKind) {
   return choices;
 }
 
+std::span<const Choice> choices_of(Recompute) {
+  static const Choice choices[] = {
+      choice(Recompute::automatic, "auto"),
+      choice(Recompute::none, "none", {"off", "false"}),
+      choice(Recompute::norms, "norms", {"selective"}),
+      choice(Recompute::blocks, "blocks", {"full", "on", "true"}),
+  };
+  return choices;
+}
+
 std::span<const Choice> choices_of(LrScaling) {
   static const std::vector<Choice> choices = {
       choice(LrScaling::none, "none"),
@@ -95,6 +105,7 @@ std::string_view name_of(DType dtype) { return name_in(dtype); }
 std::string_view name_of(Backend backend) { return name_in(backend); }
 std::string_view name_of(DeviceKind kind) { return name_in(kind); }
 std::string_view name_of(LrScaling scaling) { return name_in(scaling); }
+std::string_view name_of(Recompute recompute) { return name_in(recompute); }
 std::string_view name_of(LrSchedule schedule) { return name_in(schedule); }
 std::string_view name_of(DataKind kind) { return name_in(kind); }
 std::string_view name_of(TokenType type) { return name_in(type); }

@@ -77,6 +77,7 @@ std::string_view name_of(DType dtype);
 std::string_view name_of(Backend backend);
 std::string_view name_of(DeviceKind kind);
 std::string_view name_of(LrScaling scaling);
+std::string_view name_of(Recompute recompute);
 std::string_view name_of(LrSchedule schedule);
 std::string_view name_of(DataKind kind);
 std::string_view name_of(TokenType type);

@@ -30,6 +30,7 @@ std::span<const Choice> choices_of(DType);
 std::span<const Choice> choices_of(Backend);
 std::span<const Choice> choices_of(DeviceKind);
 std::span<const Choice> choices_of(LrScaling);
+std::span<const Choice> choices_of(Recompute);
 std::span<const Choice> choices_of(LrSchedule);
 std::span<const Choice> choices_of(DataKind);
 std::span<const Choice> choices_of(TokenType);

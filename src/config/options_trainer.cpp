@@ -74,6 +74,12 @@ std::vector<Option> batch_and_length() {
 
 std::vector<Option> rhythm() {
   return {
+      option<&R::trainer, &T::recompute>({
+          .key = "trainer.recompute",
+          .says = "What backward makes again instead of keeping it: auto keeps as much as the device's memory holds.",
+          .aliases = {{"gradient_checkpointing", "blocks"}, {"activation_checkpointing", "blocks"}},
+          .flags = {"--recompute"},
+      }),
       option<&R::trainer, &T::checkpoint_dir>({
           .key = "trainer.checkpoint_dir",
           .says = "Folder for checkpoints.",

@@ -33,7 +33,6 @@ const std::vector<Unbuilt>& unbuilt() {
        {},
        {"tensor_parallel", "pipeline_parallel", "context_parallel"},
        {"tensor", "pipeline", "tp_size", "pp_size"}},
-      {"activation recomputation", {}, {}, {"gradient_checkpointing", "recompute", "activation_checkpointing"}},
       {"scaling of rotary positions", {"rope_scaling"}, {}, {"rope_scaling"}},
       {"sliding-window attention", {}, {}, {"sliding_window", "use_sliding_window"}},
   };

@@ -11,6 +11,7 @@ enum class DType { f32, f16, bf16 };
 enum class Backend { automatic, single, cpu, gloo, nccl };
 enum class DeviceKind { automatic, cuda, cpu };
 enum class LrScaling { none, linear, sqrt };
+enum class Recompute { automatic, none, norms, blocks };
 enum class LrSchedule { constant, linear, cosine, wsd };
 enum class DataKind { automatic, bin, text, random, stories };
 enum class TokenType { u32, u16 };
@@ -75,6 +76,7 @@ struct TrainerConfig {
   double initial_loss_scale = 65536;    // f16 only
   std::int64_t loss_scale_window = 2000;
   bool deterministic = false;
+  Recompute recompute = Recompute::automatic;
   // Parsed for files that carry them; used by methods that later versions build.
   double load_balance_alpha = 0;
   std::int64_t group_size = 0;

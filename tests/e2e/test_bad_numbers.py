@@ -1,4 +1,6 @@
 """Losses and gradients that are not finite: skipped on all ranks together, counted, and named when there are too many."""
+import math
+
 import pytest
 
 from support.lockstep import train, write_config
@@ -13,7 +15,8 @@ def test_one_bad_step_is_skipped_everywhere(tmp_path, ranks):
     assert [line["step"] for line in skipped] == [4]
     assert f"the loss of rank {ranks - 1} is not finite" in skipped[0]["reason"]
     steps = result.steps()
-    assert steps[8]["skipped_steps"] == 1 and steps[8]["loss"] < steps[1]["loss"]
+    assert steps[8]["skipped_steps"] == 1
+    assert all(math.isfinite(steps[step]["loss"]) for step in (5, 6, 7, 8))
 
 
 def test_too_many_in_a_row_end_the_run_with_names(tmp_path):

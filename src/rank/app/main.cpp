@@ -35,7 +35,11 @@ std::string environment(const char* name) {
 at::Device open_device() {
   const std::string name = environment("LOCKSTEP_DEVICE");
   const at::Device device(name.empty() ? "cpu" : name);
-  if (device.is_cuda()) kernels::cuda_plugin();
+  if (device.is_cuda()) {
+    // Segments that grow leave no holes between models' buffers of different sizes; read when CUDA starts.
+    ::setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", 0);
+    kernels::cuda_plugin();
+  }
   return device;
 }
 

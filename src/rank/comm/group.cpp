@@ -82,11 +82,11 @@ Work Group::broadcast(const at::Tensor& tensor, int root, std::string_view what)
 }
 Work Group::all_gather(const at::Tensor& whole, const at::Tensor& mine, std::string_view what) const {
   base::check(whole.numel() == mine.numel() * size(), "all_gather: whole must hold size() times mine");
-  return stamped("all_gather", what, mine, [&] { return transport_->all_gather(whole, mine); });
+  return stamped("all_gather", what, mine, [&] { return transport_->all_gather(whole.view(-1), mine.view(-1)); });
 }
 Work Group::reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op, std::string_view what) const {
   base::check(whole.numel() == mine.numel() * size(), "reduce_scatter: whole must hold size() times mine");
-  return stamped("reduce_scatter", what, whole, [&] { return transport_->reduce_scatter(mine, whole, op); });
+  return stamped("reduce_scatter", what, whole, [&] { return transport_->reduce_scatter(mine.view(-1), whole.view(-1), op); });
 }
 Work Group::all_to_all(const at::Tensor& received, const at::Tensor& sent, std::string_view what) const {
   return stamped("all_to_all", what, sent, [&] { return transport_->all_to_all(received, sent); });

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "rank/model/recompute.h"
+#include "rank/train/device_memory.h"
 #include "rank/train/run.h"
 #include "rank/train/state.h"
 
@@ -28,6 +30,22 @@ data::Loader::Options loader_options(const Run& run) {
           .prefetch = run.config.data.prefetch,
           .workers = run.config.data.workers,
           .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu()};
+}
+
+// Keeps as many activations as memory holds beside weights, gradients and moments, or what trainer.recompute says.
+void choose_recompute(Run& run) {
+  const std::int64_t layers = run.config.model.num_layers;
+  std::vector<model::Keep> keep(static_cast<std::size_t>(layers), model::Keep::all);
+  switch (run.config.trainer.recompute) {
+    case config::Recompute::none: break;
+    case config::Recompute::norms: keep.assign(keep.size(), model::Keep::matmuls); break;
+    case config::Recompute::blocks: keep.assign(keep.size(), model::Keep::input); break;
+    case config::Recompute::automatic:
+      keep = model::choose_keep(run.config.model, run.batch.batch_size * run.dataset.training->seq_len(),
+                                run.replica.units.front()->weights().element_size(), free_memory_bytes(run.world->device()));
+  }
+  for (std::size_t block = 0; block < keep.size(); ++block) run.model->set_keep(block, keep[block]);
+  run.recompute = model::describe(keep);
 }
 
 std::int64_t count_steps(const Run& run) {
@@ -75,6 +93,8 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->optimizer = std::make_unique<optim::AdamW>(
       run->replica.in_backward_order(), optim::AdamW::settings_for(run->config.trainer, run->config.model.dtype, run->nominal_tokens()));
 
+  choose_recompute(*run);
+
   run->page->set_phase(record::Phase::loading, 0);
   const auto checkpoint = find_checkpoint(ranks, run->config, run->folder);
   if (checkpoint) {
@@ -99,7 +119,8 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
                                              {"parameters", run->replica.parameters()},
                                              {"data", run->dataset.description},
                                              {"backend", config::name_of(run->world->backend())},
-                                             {"total_steps", run->total_steps}}
+                                             {"total_steps", run->total_steps},
+                                             {"activations", run->recompute}}
                                   .dump());
     if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard");
     if (!run->world->fallback().empty()) run->note(run->world->fallback());

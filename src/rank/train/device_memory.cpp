@@ -19,6 +19,13 @@ std::int64_t peak_memory_bytes(at::Device device) {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
+std::int64_t free_memory_bytes(at::Device device) {
+  if (!device.is_cuda()) return std::int64_t{1} << 60;
+  std::uint64_t free = 0, total = 0;
+  kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
+  return static_cast<std::int64_t>(free);
+}
+
 std::string describe_device(at::Device device) {
   if (device.is_cuda()) {
     char name[128] = "";

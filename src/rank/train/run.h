@@ -50,6 +50,7 @@ struct Run {
   Faults faults;
   Progress progress;
   std::int64_t total_steps = 0;
+  std::string recompute;  // what blocks keep for backward, in words
 
   const comm::Group& ranks() const { return world->everyone(); }
   bool is_first() const { return world->place().rank == 0; }

@@ -1,0 +1,28 @@
+// How many activations fit: which blocks keep everything for backward and which make part of it again.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "rank/model/model.h"
+
+namespace lockstep::model {
+
+// Bytes that one row (token) of a micro-batch takes.
+struct ActivationBytes {
+  std::int64_t input;    // kept by every policy, per block
+  std::int64_t matmuls;  // what matmuls and attention made, per block
+  std::int64_t cheap;    // norms and SwiGLU, per block
+  std::int64_t working;  // shared by all blocks: scratch of training and of evaluation, gradients of activations, the head's rows
+};
+ActivationBytes activation_bytes(const config::ModelConfig& model, std::int64_t element_size);
+
+// The fastest mix of policies whose activations of `rows` tokens fit into `available_bytes`.
+std::vector<Keep> choose_keep(const config::ModelConfig& model, std::int64_t rows, std::int64_t element_size, std::int64_t available_bytes);
+
+// "all kept", or "kept whole in 20 blocks, norms made again in 8".
+std::string describe(const std::vector<Keep>& keep);
+
+}  // namespace lockstep::model
