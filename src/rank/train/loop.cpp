@@ -18,40 +18,58 @@
 namespace lockstep::train {
 namespace {
 
+// A moment in the device's work, or of the host's clock where the device is the host.
+class Moment {
+ public:
+  explicit Moment(at::Device device) : host_ns_(base::now_ns()) {
+    if (device.is_cpu()) return;
+    event_ = std::make_shared<c10::Event>(device.type(), c10::EventFlag::BACKEND_DEFAULT);
+    event_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+  void wait() const {
+    if (event_) event_->synchronize();
+  }
+  double seconds_since(const Moment& earlier) const {
+    if (event_) return earlier.event_->elapsedTime(*event_) * 1e-3;
+    return static_cast<double>(host_ns_ - earlier.host_ns_) * 1e-9;
+  }
+
+ private:
+  std::int64_t host_ns_;
+  std::shared_ptr<c10::Event> event_;
+};
+
 // A step's numbers on their way to the host. On a GPU they are read one step late, so that the device never waits for us.
 class Reading {
  public:
-  Reading(StepOutcome outcome, at::Device device) : outcome_(std::move(outcome)) {
-    const at::Tensor numbers = at::cat({outcome_.totals, outcome_.control});
-    if (device.is_cpu()) {
-      host_ = numbers;
-      return;
-    }
-    host_ = at::empty(numbers.sizes(), at::TensorOptions().dtype(at::kDouble).pinned_memory(true));
-    host_.copy_(numbers, /*non_blocking=*/true);
-    copied_.emplace(device.type());
-    copied_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  }
+  Reading(StepOutcome outcome, at::Device device) : outcome_(std::move(outcome)), host_(copy_out(outcome_, device)), end_(device) {}
 
   const StepOutcome& outcome() const { return outcome_; }
+  const Moment& end() const { return end_; }
   // Blocks until the device has got this far. The step's totals, as in Totals.
-  std::span<const double> numbers() {
-    if (copied_) copied_->synchronize();
+  std::span<const double> numbers() const {
+    end_.wait();
     return {host_.const_data_ptr<double>(), static_cast<std::size_t>(outcome_.totals.numel())};
   }
   optim::StepReport update() const { return optim::AdamW::report_of(host_.narrow(0, outcome_.totals.numel(), outcome_.control.numel())); }
 
  private:
+  static at::Tensor copy_out(const StepOutcome& outcome, at::Device device) {
+    const at::Tensor numbers = at::cat({outcome.totals, outcome.control});
+    if (device.is_cpu()) return numbers;
+    return at::empty(numbers.sizes(), at::TensorOptions().dtype(at::kDouble).pinned_memory(true)).copy_(numbers, /*non_blocking=*/true);
+  }
+
   StepOutcome outcome_;
   at::Tensor host_;
-  std::optional<c10::Event> copied_;
+  Moment end_;
 };
 
 constexpr std::int64_t small_model_parameters = 16'000'000;  // 200 MB with its moments: written in the time of a few steps
 
 class Loop {
  public:
-  explicit Loop(Run& run) : run_(run), trainer_(run.config.trainer), summary_(run), last_ns_(base::now_ns()) {}
+  explicit Loop(Run& run) : run_(run), trainer_(run.config.trainer), summary_(run), last_end_(run.world->device()) {}
 
   void go() {
     while (run_.progress.step < run_.total_steps && !stopping_) {
@@ -92,7 +110,7 @@ class Loop {
     const int ranks = run_.ranks().size();
     const optim::StepReport update = reading.update();
     const StepOutcome& outcome = reading.outcome();
-    const double seconds = base::seconds_since(std::exchange(last_ns_, base::now_ns()));
+    const double seconds = reading.end().seconds_since(std::exchange(last_end_, reading.end()));
     const double tokens = numbers[Totals::tokens];
     const double loss = tokens > 0 ? numbers[Totals::loss] / tokens : 0;
     run_.progress.tokens += static_cast<std::int64_t>(tokens);
@@ -181,7 +199,7 @@ class Loop {
     summary_.add_evaluation(line);
     if (run_.metrics) run_.metrics->write(line);
     if (run_.tensorboard) run_.tensorboard->add("eval/loss", line.step, line.eval_loss);
-    last_ns_ = base::now_ns();
+    last_end_ = Moment(run_.world->device());
   }
 
   void save() {
@@ -192,7 +210,7 @@ class Loop {
     unannounced_ = run_.progress.step;
     // Writing a small checkpoint behind training gains nothing, and until it is whole a crash would lose the interval before it too.
     announce_checkpoint(/*wait=*/run_.replica.parameters() <= small_model_parameters);
-    last_ns_ = base::now_ns();
+    last_end_ = Moment(run_.world->device());
   }
 
   // Says that a checkpoint is whole, or why it is not: training goes on either way.
@@ -223,7 +241,7 @@ class Loop {
           -1, ' ', false, nlohmann::json::error_handler_t::replace));
     }
     run_.ranks().barrier("the sample is written");
-    last_ns_ = base::now_ns();
+    last_end_ = Moment(run_.world->device());
   }
 
   // The last checkpoint is what the run was for: not getting it is an error.
@@ -259,7 +277,7 @@ class Loop {
   const config::TrainerConfig& trainer_;
   Summary summary_;
   Profile profile_{run_.config.monitor.profile_steps, run_.folder.root / "profile", run_.ranks().rank(), run_.world->device()};
-  std::int64_t last_ns_;
+  Moment last_end_;  // of the last step, or of what came after it: steps are timed from there
   std::optional<Reading> pending_, earlier_;
   std::optional<std::int64_t> unannounced_;  // step of a checkpoint that may still be being written
   bool stopping_ = false;
