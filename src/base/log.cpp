@@ -30,8 +30,9 @@ void log_line(LogLevel level, std::string_view text) {
   std::timespec_get(&now, TIME_UTC);
   std::tm parts{};
   localtime_r(&now.tv_sec, &parts);
-  const std::string line = fmt::format("{:02}:{:02}:{:02}.{:03} {}{}{}: {}\n", parts.tm_hour, parts.tm_min, parts.tm_sec, now.tv_nsec / 1'000'000,
-                                       prefix(), prefix().empty() ? "" : " ", names[static_cast<int>(level)], text);
+  const std::string line =
+      fmt::format("{:02}:{:02}:{:02}.{:03} {}{}{}: {}\n", parts.tm_hour, parts.tm_min, parts.tm_sec, now.tv_nsec / 1'000'000, prefix(),
+                  prefix().empty() ? "" : " ", names[static_cast<int>(level)], text);
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

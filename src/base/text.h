@@ -21,9 +21,9 @@ int edit_distance(std::string_view a, std::string_view b);
 // The candidate nearest to `word`, if one is near enough to be what was meant.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
 
-std::string human_bytes(std::uint64_t bytes);     // "1.5 GiB"
-std::string human_count(double count);            // "10.4M"
-std::string human_duration(double seconds);       // "3 min 20 s"
+std::string human_bytes(std::uint64_t bytes);  // "1.5 GiB"
+std::string human_count(double count);         // "10.4M"
+std::string human_duration(double seconds);    // "3 min 20 s"
 std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);
 

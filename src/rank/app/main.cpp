@@ -43,16 +43,14 @@ at::Device open_device() {
   return device;
 }
 
-void run_train(const std::map<std::string, std::string>& arguments, const std::shared_ptr<record::PageWriter>& page, const comm::Place& place) {
+void run_train(const std::map<std::string, std::string>& arguments, const std::shared_ptr<record::PageWriter>& page,
+               const comm::Place& place) {
   train::listen_for_stop();
   const config::RunConfig config = config::load_resolved(arguments.at("config"));
   // cuBLAS reads this once, when CUDA starts.
   if (config.trainer.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
-  const auto run = train::build_run({.config = config,
-                                     .folder = arguments.at("run"),
-                                     .device = open_device(),
-                                     .place = place,
-                                     .page = page});
+  const auto run =
+      train::build_run({.config = config, .folder = arguments.at("run"), .device = open_device(), .place = place, .page = page});
   train::train(*run);
   page->set_phase(record::Phase::done, run->progress.step);
 }
@@ -82,10 +80,12 @@ int guarded(record::PageWriter& page, const std::function<void()>& body) {
   } catch (const std::bad_alloc&) {
     return fail(page, base::ExitCode::machine, "[memory] the machine's memory is full. Lower trainer.batch_size or the number of ranks.");
   } catch (const c10::OutOfMemoryError& error) {
-    return fail(page, base::ExitCode::machine,
-                fmt::format("[memory] the device's memory is full: {}. Lower trainer.batch_size (raise gradient_accumulation to keep the global batch) or "
-                            "data.seq_len.",
-                            error.what_without_backtrace()));
+    return fail(
+        page, base::ExitCode::machine,
+        fmt::format(
+            "[memory] the device's memory is full: {}. Lower trainer.batch_size (raise gradient_accumulation to keep the global batch) or "
+            "data.seq_len.",
+            error.what_without_backtrace()));
   } catch (const c10::Error& error) {
     return fail(page, base::ExitCode::bug, fmt::format("[libtorch] {}", error.what()));
   } catch (const std::exception& error) {

@@ -33,9 +33,10 @@ c10::intrusive_ptr<c10d::Store> open_store(const Place& place, double timeout_s)
     const char* attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
     return c10::make_intrusive<c10d::PrefixStore>(fmt::format("lockstep/{}", attempt ? attempt : "0"), store);
   } catch (const std::exception& error) {
-    throw base::machine_error("comm", "rank {} cannot {} the meeting point at {}:{}: {}. Check that rank 0 runs and that the port is free and reachable.",
-                              place.rank, options.isServer ? "open" : "reach", place.master_addr, place.master_port,
-                              std::string_view(error.what()).substr(0, std::string_view(error.what()).find('\n')));
+    throw base::machine_error(
+        "comm", "rank {} cannot {} the meeting point at {}:{}: {}. Check that rank 0 runs and that the port is free and reachable.",
+        place.rank, options.isServer ? "open" : "reach", place.master_addr, place.master_port,
+        std::string_view(error.what()).substr(0, std::string_view(error.what()).find('\n')));
   }
 }
 
@@ -49,7 +50,8 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store
     options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
   }
   options->threads = 2;
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), place.rank, place.world_size, options);
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), place.rank, place.world_size,
+                                                     options);
 }
 
 }  // namespace lockstep::comm

@@ -91,10 +91,11 @@ class HostTransport : public Transport {
       jobs_.push_back(std::move(job));
     }
     changed_.notify_one();
-    return Work([ticket] { ticket->wait(); }, [ticket] {
-      std::lock_guard lock(ticket->mutex);
-      return ticket->done;
-    });
+    return Work([ticket] { ticket->wait(); },
+                [ticket] {
+                  std::lock_guard lock(ticket->mutex);
+                  return ticket->done;
+                });
   }
 
   void run() {

@@ -8,8 +8,8 @@
 #include "rank/comm/nccl_entry.h"
 
 extern "C" __attribute__((visibility("default"))) const char* lockstep_make_nccl(c10::intrusive_ptr<c10d::Backend>* backend,
-                                                                                 const c10::intrusive_ptr<c10d::Store>* store, int rank, int size,
-                                                                                 double timeout_s, int device_index) {
+                                                                                 const c10::intrusive_ptr<c10d::Store>* store, int rank,
+                                                                                 int size, double timeout_s, int device_index) {
   static std::string failure;
   // `lockstep` watches for stalls and names them; LibTorch's own monitor would end the process without a word about why.
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);

@@ -31,7 +31,8 @@ config::Backend choose(config::Backend asked, const World::Options& options) {
                             options.place.world_size);
   }
   if (asked == config::Backend::nccl && !on_gpu) {
-    throw base::usage_error("comm", "--sync-backend nccl needs GPUs, but this rank is on {}. Use gloo, or leave it out.", options.device.str());
+    throw base::usage_error("comm", "--sync-backend nccl needs GPUs, but this rank is on {}. Use gloo, or leave it out.",
+                            options.device.str());
   }
   if (asked != config::Backend::automatic) return asked;
   return on_gpu ? config::Backend::nccl : config::Backend::gloo;
@@ -61,7 +62,10 @@ struct World::Connection {
 };
 
 World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
-    : place_(options.place), backend_(choose(options.backend, options)), device_(options.device), connection_(std::make_unique<Connection>()) {
+    : place_(options.place),
+      backend_(choose(options.backend, options)),
+      device_(options.device),
+      connection_(std::make_unique<Connection>()) {
   if (backend_ == config::Backend::single) {
     connection_->transport = make_single_transport();
   } else {

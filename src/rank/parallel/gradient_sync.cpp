@@ -38,7 +38,8 @@ void GradientSync::make_buckets(const at::Tensor& gradients, std::int64_t bucket
     for (std::size_t i = 0; i < unit->spec().leaves.size(); ++i) {
       const std::int64_t begin = unit_begin + unit->offset(i);
       const std::int64_t end = begin + unit->spec().leaves[i].elements();
-      leaves_.push_back({unit, i, static_cast<std::size_t>(begin / bucket_elements), static_cast<std::size_t>((end - 1) / bucket_elements)});
+      leaves_.push_back(
+          {unit, i, static_cast<std::size_t>(begin / bucket_elements), static_cast<std::size_t>((end - 1) / bucket_elements)});
       for (std::size_t b = leaves_.back().first_bucket; b <= leaves_.back().last_bucket; ++b) ++buckets_[b].leaves;
     }
     const std::size_t first_leaf = leaves_.size() - unit->spec().leaves.size();

@@ -76,10 +76,11 @@ void verify_equal(const comm::Group& group, const Replica& replica, std::int64_t
     }
   }
   if (differing_ranks.empty()) return;
-  throw base::run_error("parallel",
-                        "step {}: the weights of rank {} differ from rank 0's, first in {}. All ranks must hold the same weights; go back to a "
-                        "checkpoint from before with --resume PATH, and check that rank's device.",
-                        step, base::join(differing_ranks, ", "), unit_name);
+  throw base::run_error(
+      "parallel",
+      "step {}: the weights of rank {} differ from rank 0's, first in {}. All ranks must hold the same weights; go back to a "
+      "checkpoint from before with --resume PATH, and check that rank's device.",
+      step, base::join(differing_ranks, ", "), unit_name);
 }
 
 }  // namespace lockstep::parallel

@@ -80,7 +80,8 @@ class FromFirst : public BatchSource {
 
 }  // namespace
 
-std::unique_ptr<BatchSource> read_own_share(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options, data::Position start) {
+std::unique_ptr<BatchSource> read_own_share(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options,
+                                            data::Position start) {
   return std::make_unique<OwnShare>(std::move(corpus), options, start);
 }
 

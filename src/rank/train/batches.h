@@ -19,8 +19,10 @@ class BatchSource {
 };
 
 // data.distributed_loading=true: no communication.
-std::unique_ptr<BatchSource> read_own_share(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options, data::Position start);
+std::unique_ptr<BatchSource> read_own_share(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options,
+                                            data::Position start);
 // data.distributed_loading=false: one reader, for data that only rank 0 can reach quickly.
-std::unique_ptr<BatchSource> receive_from_first(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options, data::Position start);
+std::unique_ptr<BatchSource> receive_from_first(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options,
+                                                data::Position start);
 
 }  // namespace lockstep::train

@@ -106,7 +106,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   parallel::verify_equal(ranks, run->replica, run->progress.step);
 
   run->batches = (run->config.data.distributed_loading ? read_own_share : receive_from_first)(run->dataset.training, loader_options(*run),
-                                                                                             run->progress.position);
+                                                                                              run->progress.position);
   run->total_steps = count_steps(*run);
   run->saver = std::make_unique<checkpoint::Saver>(base::real_files(),
                                                    checkpoint::Saver::Options{.folder = checkpoints_folder(run->config, run->folder),
@@ -115,13 +115,14 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
                                                                               .asynchronous = run->config.checkpoint.asynchronous});
   if (run->is_first()) {
     run->metrics = std::make_unique<record::MetricsWriter>(run->folder.metrics(), run->progress.step);
-    run->metrics->write_event(nlohmann::json{{"event", "model"},
-                                             {"parameters", run->replica.parameters()},
-                                             {"data", run->dataset.description},
-                                             {"backend", config::name_of(run->world->backend())},
-                                             {"total_steps", run->total_steps},
-                                             {"activations", run->recompute}}
-                                  .dump());
+    run->metrics->write_event(nlohmann::json{
+        {"event", "model"},
+        {"parameters", run->replica.parameters()},
+        {"data", run->dataset.description},
+        {"backend", config::name_of(run->world->backend())},
+        {"total_steps", run->total_steps},
+        {"activations",
+         run->recompute}}.dump());
     if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard");
     if (!run->world->fallback().empty()) run->note(run->world->fallback());
     if (checkpoint) run->note(fmt::format("resumed from {} at step {}", checkpoint->string(), run->progress.step));

@@ -34,7 +34,8 @@ std::string describe_device(at::Device device) {
   }
   std::ifstream processor("/proc/cpuinfo");
   for (std::string line; std::getline(processor, line);) {
-    if (line.starts_with("model name")) return fmt::format("cpu ({}, {} threads)", base::trim(line.substr(line.find(':') + 1)), at::get_num_threads());
+    if (line.starts_with("model name"))
+      return fmt::format("cpu ({}, {} threads)", base::trim(line.substr(line.find(':') + 1)), at::get_num_threads());
   }
   return fmt::format("cpu ({} threads)", at::get_num_threads());
 }

@@ -31,7 +31,9 @@ record::EvalLine evaluate(Run& run) {
   ranks.all_reduce(sums, comm::Reduce::sum, "evaluation loss").wait();
   sums = sums.cpu();
   const double tokens = sums[1].item<double>();
-  return {.step = run.progress.step, .eval_loss = tokens > 0 ? sums[0].item<double>() / tokens : 0, .eval_tokens = static_cast<std::int64_t>(tokens)};
+  return {.step = run.progress.step,
+          .eval_loss = tokens > 0 ? sums[0].item<double>() / tokens : 0,
+          .eval_tokens = static_cast<std::int64_t>(tokens)};
 }
 
 }  // namespace lockstep::train

@@ -41,7 +41,8 @@ GenerateRequest parse_generate_request(const std::map<std::string, std::string>&
 std::string generate(const GenerateRequest& request) {
   const record::RunFolder folder{request.run};
   if (!std::filesystem::exists(folder.config())) {
-    throw base::usage_error("generate", "{} is not a run folder: it has no config.yaml. Give --run a folder that `lockstep train` made.", request.run.string());
+    throw base::usage_error("generate", "{} is not a run folder: it has no config.yaml. Give --run a folder that `lockstep train` made.",
+                            request.run.string());
   }
   config::RunConfig config = config::load_resolved(folder.config());
   config.model = config::with_defaults(config.model);

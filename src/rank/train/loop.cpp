@@ -121,7 +121,9 @@ class Loop {
     window_seconds_ += seconds;
     window_tokens_ += tokens;
     window_steps_ += 1;
-    if (!run_.is_first() || !(due(trainer_.log_interval, outcome.step) || outcome.step == 1 || outcome.step == run_.total_steps || stopping_)) return;
+    if (!run_.is_first() ||
+        !(due(trainer_.log_interval, outcome.step) || outcome.step == 1 || outcome.step == run_.total_steps || stopping_))
+      return;
     record::StepLine line{.step = outcome.step,
                           .epoch = epoch(),
                           .loss = loss,
@@ -133,7 +135,8 @@ class Loop {
                           .data_seconds = outcome.data_seconds,
                           .communication_seconds = outcome.communication_seconds,
                           .skipped_steps = run_.progress.skipped};
-    for (int rank = 0; rank < ranks; ++rank) line.memory_bytes.push_back(static_cast<std::int64_t>(numbers[Totals::per_rank + ranks + rank]));
+    for (int rank = 0; rank < ranks; ++rank)
+      line.memory_bytes.push_back(static_cast<std::int64_t>(numbers[Totals::per_rank + ranks + rank]));
     line.mfu = summary_.mfu(line.tokens_per_second);
     if (run_.config.model.dtype == config::DType::f16) line.loss_scale = update.loss_scale;
     run_.metrics->write(line);
@@ -162,13 +165,15 @@ class Loop {
     for (int rank = 0; rank < run_.ranks().size(); ++rank) {
       if (numbers[Totals::per_rank + rank] > 0) culprits.push_back(std::to_string(rank));
     }
-    const std::string reason = culprits.empty() ? "the gradient is not finite" : fmt::format("the loss of rank {} is not finite", base::join(culprits, ", "));
+    const std::string reason =
+        culprits.empty() ? "the gradient is not finite" : fmt::format("the loss of rank {} is not finite", base::join(culprits, ", "));
     if (run_.metrics) run_.metrics->write_event(nlohmann::json{{"event", "skipped"}, {"step", outcome.step}, {"reason", reason}}.dump());
     if (in_a_row < trainer_.max_skipped_steps) return;
-    throw base::run_error("train",
-                          "step {}: {} steps in a row were skipped because {}. Samples of the last one: {}. Lower trainer.learning_rate, raise "
-                          "trainer.warmup_steps, or look at those samples; trainer.max_skipped_steps is {}.",
-                          outcome.step, in_a_row, reason, samples_by_rank(outcome.samples, culprits), trainer_.max_skipped_steps);
+    throw base::run_error(
+        "train",
+        "step {}: {} steps in a row were skipped because {}. Samples of the last one: {}. Lower trainer.learning_rate, raise "
+        "trainer.warmup_steps, or look at those samples; trainer.max_skipped_steps is {}.",
+        outcome.step, in_a_row, reason, samples_by_rank(outcome.samples, culprits), trainer_.max_skipped_steps);
   }
 
   // "rank 1: 17, 4, 92". Collective: every rank tells its samples, so that each can name the culprits'.
@@ -222,7 +227,8 @@ class Loop {
     } catch (const base::UserError& error) {
       return run_.note(fmt::format("the checkpoint of step {} was not saved, training goes on: {}", step, error.what()));
     }
-    if (run_.metrics) run_.metrics->write_event(nlohmann::json{{"event", "checkpoint"}, {"step", step}, {"path", checkpoint_path(step).string()}}.dump());
+    if (run_.metrics)
+      run_.metrics->write_event(nlohmann::json{{"event", "checkpoint"}, {"step", step}, {"path", checkpoint_path(step).string()}}.dump());
   }
 
   std::filesystem::path checkpoint_path(std::int64_t step) const {
@@ -264,11 +270,12 @@ class Loop {
     run_.page->set_phase(record::Phase::finishing, run_.progress.step);
     if (run_.metrics) {
       summary_.write();
-      run_.metrics->write_event(nlohmann::json{{"event", "finished"},
-                                               {"step", run_.progress.step},
-                                               {"reason", stopping_ ? "stopped" : "complete"},
-                                               {"checkpoint", saves ? nlohmann::json(checkpoint_path(run_.progress.step).string()) : nlohmann::json(nullptr)}}
-                                    .dump());
+      run_.metrics->write_event(
+          nlohmann::json{{"event", "finished"},
+                         {"step", run_.progress.step},
+                         {"reason", stopping_ ? "stopped" : "complete"},
+                         {"checkpoint", saves ? nlohmann::json(checkpoint_path(run_.progress.step).string()) : nlohmann::json(nullptr)}}
+              .dump());
     }
     run_.ranks().barrier("the end of the run");
   }

@@ -43,9 +43,9 @@ std::string table_of(const torch::autograd::profiler::ProfilerResult& result, at
   std::vector<std::pair<std::string, Line>> lines(by_name.begin(), by_name.end());
   std::sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.second.nanoseconds > b.second.nanoseconds; });
   const double per_step = 1e-6 / static_cast<double>(steps);
-  std::string text = fmt::format("{} steps on {}: {:.2f} ms a step from first to last event, {:.2f} ms added up\n\n{:>9} {:>6} {:>7}  {}\n", steps, device.str(),
-                                 static_cast<double>(last - std::min(first, last)) * per_step, static_cast<double>(total) * per_step, "ms/step", "share",
-                                 "calls", "name");
+  std::string text = fmt::format("{} steps on {}: {:.2f} ms a step from first to last event, {:.2f} ms added up\n\n{:>9} {:>6} {:>7}  {}\n",
+                                 steps, device.str(), static_cast<double>(last - std::min(first, last)) * per_step,
+                                 static_cast<double>(total) * per_step, "ms/step", "share", "calls", "name");
   for (const auto& [name, line] : lines) {
     text += fmt::format("{:9.3f} {:5.1f}% {:7.1f}  {}\n", static_cast<double>(line.nanoseconds) * per_step,
                         100.0 * static_cast<double>(line.nanoseconds) / static_cast<double>(std::max<std::uint64_t>(total, 1)),

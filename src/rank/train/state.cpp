@@ -13,12 +13,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json model_json(const config::ModelConfig& m) {
-  return {{"hidden_size", m.hidden_size},   {"num_layers", m.num_layers},
-          {"num_heads", m.num_heads},       {"kv_heads", m.kv_heads},
-          {"head_dim", m.head_dim},         {"intermediate_size", m.intermediate_size},
-          {"vocab_size", m.vocab_size},     {"rope_theta", m.rope_theta},
-          {"tie_embeddings", m.tie_embeddings}, {"qkv_bias", m.qkv_bias},
-          {"qk_norm", m.qk_norm},           {"norm_eps", m.norm_eps}};
+  return {{"hidden_size", m.hidden_size}, {"num_layers", m.num_layers}, {"num_heads", m.num_heads},
+          {"kv_heads", m.kv_heads},       {"head_dim", m.head_dim},     {"intermediate_size", m.intermediate_size},
+          {"vocab_size", m.vocab_size},   {"rope_theta", m.rope_theta}, {"tie_embeddings", m.tie_embeddings},
+          {"qkv_bias", m.qkv_bias},       {"qk_norm", m.qk_norm},       {"norm_eps", m.norm_eps}};
 }
 
 Json state_json(const Run& run) {
@@ -27,8 +25,12 @@ Json state_json(const Run& run) {
           {"step", run.progress.step},
           {"tokens", run.progress.tokens},
           {"skipped_steps", run.progress.skipped},
-          {"data", {{"epoch", run.progress.position.epoch}, {"sample", run.progress.position.sample}, {"fingerprint", run.dataset.training->fingerprint()},
-                    {"seed", run.config.trainer.seed}, {"seq_len", run.dataset.training->seq_len()}}},
+          {"data",
+           {{"epoch", run.progress.position.epoch},
+            {"sample", run.progress.position.sample},
+            {"fingerprint", run.dataset.training->fingerprint()},
+            {"seed", run.config.trainer.seed},
+            {"seq_len", run.dataset.training->seq_len()}}},
           {"optimizer", {{"updates", report.updates}, {"loss_scale", report.loss_scale}, {"good_steps", run.optimizer->good_steps()}}},
           {"batch", {{"global_batch_size", run.batch.global_batch_size}, {"ranks", run.ranks().size()}}},
           {"model", model_json(run.config.model)}};
@@ -50,7 +52,8 @@ checkpoint::Contents contents_of(const Run& run) {
   return contents;
 }
 
-std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config, const record::RunFolder& folder) {
+std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config,
+                                                     const record::RunFolder& folder) {
   const std::string& asked = config.checkpoint.resume;
   if (asked.empty()) return std::nullopt;
   std::filesystem::path where = checkpoints_folder(config, folder);
@@ -77,7 +80,8 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
   const auto chosen = step.item<std::int64_t>();
   if (chosen >= 0) return record::checkpoint_folder(where, chosen);
   if (asked != "auto") {
-    throw base::checkpoint_error("resume", "there is no whole checkpoint in {}. Give a run folder or a step-NNNNNN folder to --resume.", where.string());
+    throw base::checkpoint_error("resume", "there is no whole checkpoint in {}. Give a run folder or a step-NNNNNN folder to --resume.",
+                                 where.string());
   }
   return std::nullopt;
 }
@@ -88,12 +92,14 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
   const Json here = model_json(model);
   for (const auto& [key, value] : here.items()) {
     if (!saved.contains(key) || saved[key] != value) {
-      differences.push_back(fmt::format("model.{} is {} there and {} here", key, saved.contains(key) ? saved[key].dump() : "not set", value.dump()));
+      differences.push_back(
+          fmt::format("model.{} is {} there and {} here", key, saved.contains(key) ? saved[key].dump() : "not set", value.dump()));
     }
   }
   if (differences.empty()) return;
-  throw base::checkpoint_error("resume", "the checkpoint {} is of another model: {}. Use the config it was trained with ({}).", reader.folder().string(),
-                               base::join(differences, "; "), (reader.folder().parent_path().parent_path() / "config.yaml").string());
+  throw base::checkpoint_error("resume", "the checkpoint {} is of another model: {}. Use the config it was trained with ({}).",
+                               reader.folder().string(), base::join(differences, "; "),
+                               (reader.folder().parent_path().parent_path() / "config.yaml").string());
 }
 
 void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica) {
@@ -112,11 +118,12 @@ void restore(Run& run, const std::filesystem::path& folder) {
   const bool same_data = data.at("fingerprint") == run.dataset.training->fingerprint() && data.at("seed") == run.config.trainer.seed &&
                          data.at("seq_len") == run.dataset.training->seq_len();
   if (!same_data && !run.config.data.allow_new_data) {
-    throw base::checkpoint_error("resume",
-                                 "the checkpoint {} was trained on other data (content {}, seed {}, sequences of {}), not on this (content {}, seed {}, "
-                                 "sequences of {}). Resume with the same data, or add --allow-new-data to start the new data from its beginning.",
-                                 folder.string(), data.at("fingerprint").get<std::string>(), data.at("seed").dump(), data.at("seq_len").dump(),
-                                 run.dataset.training->fingerprint(), run.config.trainer.seed, run.dataset.training->seq_len());
+    throw base::checkpoint_error(
+        "resume",
+        "the checkpoint {} was trained on other data (content {}, seed {}, sequences of {}), not on this (content {}, seed {}, "
+        "sequences of {}). Resume with the same data, or add --allow-new-data to start the new data from its beginning.",
+        folder.string(), data.at("fingerprint").get<std::string>(), data.at("seed").dump(), data.at("seq_len").dump(),
+        run.dataset.training->fingerprint(), run.config.trainer.seed, run.dataset.training->seq_len());
   }
   restore_weights(reader, run.replica);
   for (const auto& [name, view] : run.optimizer->named_state()) reader.read("optimizer", name, view);

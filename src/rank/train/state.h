@@ -11,7 +11,8 @@ namespace lockstep::train {
 checkpoint::Contents contents_of(const Run& run);
 
 // Which checkpoint checkpoint.resume means, agreed by all ranks: rank 0 looks and verifies, the others take its word. Collective.
-std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config, const record::RunFolder& folder);
+std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config,
+                                                     const record::RunFolder& folder);
 
 // Weights, optimizer and progress. Refuses another model shape (naming the keys) and other data (unless data.allow_new_data).
 void restore(Run& run, const std::filesystem::path& checkpoint);

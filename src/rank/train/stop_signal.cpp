@@ -16,7 +16,7 @@ std::atomic<bool>& flag() {
 
 void listen_for_stop() {
   flag() = false;
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = [](int) { flag() = true; };
   action.sa_flags = SA_RESTART;
   sigaction(SIGTERM, &action, nullptr);

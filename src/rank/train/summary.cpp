@@ -18,8 +18,8 @@ constexpr std::size_t warm_up_steps = 3;  // left out of averages: allocation, f
 // Dense peak of the matrix units in bf16/f16, by name as the driver gives it.
 std::optional<double> dense_peak(const std::string& device, config::DType dtype) {
   if (dtype == config::DType::f32) return std::nullopt;
-  static const std::pair<const char*, double> peaks[] = {{"H200", 989.4e12}, {"H100", 989.4e12}, {"A100", 312e12}, {"L40S", 362e12},
-                                                         {"RTX 4090", 165.2e12}, {"RTX 3090", 71e12}};
+  static const std::pair<const char*, double> peaks[] = {{"H200", 989.4e12}, {"H100", 989.4e12},     {"A100", 312e12},
+                                                         {"L40S", 362e12},   {"RTX 4090", 165.2e12}, {"RTX 3090", 71e12}};
   for (const auto& [name, flops] : peaks) {
     if (device.find(name) != std::string::npos) return flops;
   }

@@ -49,7 +49,8 @@ TEST_P(Collectives, ReducesHalfPrecisionInF32) {
   const int ranks = GetParam();
   const auto results = run_ranks(ranks, config::Backend::automatic, [](comm::World& world) {
     // 256 + 1 is not a bf16 number: summed in bf16 the ones would vanish one by one.
-    const at::Tensor mine = at::full({3}, world.place().rank == 0 ? 256.0 : 1.0, at::TensorOptions().dtype(at::kBFloat16).device(world.device()));
+    const at::Tensor mine =
+        at::full({3}, world.place().rank == 0 ? 256.0 : 1.0, at::TensorOptions().dtype(at::kBFloat16).device(world.device()));
     world.everyone().all_reduce_as(at::kFloat, mine, Reduce::sum, "test").wait();
     return values(mine);
   });
@@ -106,7 +107,8 @@ TEST(Failures, LostRankIsAnErrorThatNamesTheOperation) {
   });
   EXPECT_EQ(outcomes[1].exit_code, 9);
   EXPECT_EQ(outcomes[0].exit_code, 1);
-  EXPECT_NE(outcomes[0].log.find("[comm] rank 0: all_reduce 1 of group world (gradients of block 3) failed"), std::string::npos) << outcomes[0].log;
+  EXPECT_NE(outcomes[0].log.find("[comm] rank 0: all_reduce 1 of group world (gradients of block 3) failed"), std::string::npos)
+      << outcomes[0].log;
 }
 
 TEST(Failures, SingleIsForOneRank) {

@@ -107,9 +107,10 @@ TEST(GradientSync, EqualsLibTorchsReducer) {
 // Two leaves; backward announces what it is told to.
 struct TwoLeaves {
   explicit TwoLeaves(const config::ParallelConfig& options)
-      : replica(parallel::make_replica({{.name = "pair",
-                                         .leaves = {{.name = "a", .pieces = {{"net.a.weight", {8, 8}}}}, {.name = "b", .pieces = {{"net.b.weight", {8, 8}}}}}}},
-                                       {})),
+      : replica(parallel::make_replica(
+            {{.name = "pair",
+              .leaves = {{.name = "a", .pieces = {{"net.a.weight", {8, 8}}}}, {.name = "b", .pieces = {{"net.b.weight", {8, 8}}}}}}},
+            {})),
         sync(replica.gradients, replica.in_backward_order(), options) {}
   void backward(bool uses_b) {
     replica.units[0]->gradient(0).add_(1);
@@ -140,7 +141,8 @@ TEST(GradientSync, UnusedParametersAreFineWhenAskedFor) {
     net.sync.arm(world.everyone());
     net.backward(world.place().rank == 0);
     net.sync.finish(world.everyone());
-    return std::vector<double>{net.replica.units[0]->gradient(0).sum().item<double>(), net.replica.units[0]->gradient(1).sum().item<double>()};
+    return std::vector<double>{net.replica.units[0]->gradient(0).sum().item<double>(),
+                               net.replica.units[0]->gradient(1).sum().item<double>()};
   });
   for (const auto& result : results) EXPECT_EQ(result, (std::vector<double>{128, 64}));
 }

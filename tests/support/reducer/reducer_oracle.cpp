@@ -11,7 +11,8 @@
 
 namespace lockstep::testing {
 
-void reduce_with_libtorch(const comm::Place& place, std::map<std::string, at::Tensor>& parameters, const std::function<at::Tensor()>& loss) {
+void reduce_with_libtorch(const comm::Place& place, std::map<std::string, at::Tensor>& parameters,
+                          const std::function<at::Tensor()>& loss) {
   std::string meeting = std::getenv("LOCKSTEP_TEST_RESULT");
   meeting = meeting.substr(0, meeting.rfind('/')) + "/reducer-store";
   const auto store = c10::make_intrusive<c10d::FileStore>(meeting, place.world_size);
@@ -26,7 +27,8 @@ void reduce_with_libtorch(const comm::Place& place, std::map<std::string, at::Te
     bucket.push_back(tensors.size());
     tensors.push_back(tensor);
   }
-  c10d::Reducer reducer(tensors, {bucket}, group, std::vector<bool>(tensors.size(), false), 25 << 20, false, false, names, 1 << 20, false, false, {});
+  c10d::Reducer reducer(tensors, {bucket}, group, std::vector<bool>(tensors.size(), false), 25 << 20, false, false, names, 1 << 20, false,
+                        false, {});
   reducer.prepare_for_forward();
   const at::Tensor value = loss();
   reducer.prepare_for_backward({});

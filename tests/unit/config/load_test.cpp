@@ -107,8 +107,9 @@ TEST(ConfigFile, BinaryAndHugeFilesAreNotRead) {
 }
 
 TEST(ConfigFile, NumbersBeyondADoubleInJson) {
-  EXPECT_NE(mistake([] { load_text(R"({"trainer": {"learning_rate": 1e999}})"); }).find(":1: trainer.learning_rate = 1e999 must be a number"),
-            std::string::npos);
+  EXPECT_NE(
+      mistake([] { load_text(R"({"trainer": {"learning_rate": 1e999}})"); }).find(":1: trainer.learning_rate = 1e999 must be a number"),
+      std::string::npos);
 }
 
 TEST(ConfigFile, EscapesInJson) {
