@@ -1,7 +1,9 @@
 // Reading and writing what a checkpoint's folder says about itself.
 #include "rank/checkpoint/manifest.h"
 
+#include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 

@@ -1,5 +1,9 @@
 // Reading checkpoints back, and finding the newest one that is whole.
 #include <cstring>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 
 #include "base/error.h"
 #include "rank/checkpoint/checkpoint.h"

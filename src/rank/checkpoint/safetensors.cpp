@@ -1,10 +1,12 @@
 // Writing safetensors headers, and reading them without trusting a byte.
 #include "rank/checkpoint/safetensors.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 

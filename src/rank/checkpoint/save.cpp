@@ -1,8 +1,12 @@
 // The protocol of a save: everything beside, synced, checksummed; then one rename makes it a checkpoint.
 #include "rank/checkpoint/save.h"
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <span>
 #include <thread>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 

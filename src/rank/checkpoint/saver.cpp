@@ -2,6 +2,7 @@
 #include <atomic>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -78,7 +79,7 @@ Saver::Saver(base::FileSystem& files, Options options) : impl_(std::make_unique<
 Saver::~Saver() {
   impl_->closing_ns = base::now_ns();
   impl_->join();
-  if (impl_->error) base::log_error("{}", *impl_->error);
+  if (const auto error = take_error()) base::log_error("{}", *error);
 }
 
 void Saver::begin(std::int64_t step, const Contents& contents) {

@@ -1,10 +1,14 @@
 // Choosing a writer's tensors and copying them to host memory.
 #include "rank/checkpoint/staging.h"
 
+#include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>

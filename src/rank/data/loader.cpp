@@ -1,10 +1,14 @@
 // Reader threads that keep a ring of micro-batches filled, in the global order.
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include <ATen/Context.h>
+#include <ATen/ops/empty.h>
 
 #include "base/error.h"
 #include "rank/data/data.h"

@@ -1,4 +1,5 @@
 // The global order: a Feistel network over the next even power of two, walked until it lands inside [0, samples).
+#include <algorithm>
 #include <bit>
 
 #include "base/error.h"

@@ -1,8 +1,10 @@
 // Stories from plots: plots are parsed once into trees of tokens, places and choices; a story is one walk through them.
 #include "rank/data/stories.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"

@@ -1,6 +1,8 @@
 // The vocabulary of the built-in stories: one function says how a token reads, and encode is its inverse by construction.
+#include <algorithm>
 #include <cctype>
 #include <set>
+#include <span>
 
 #include "base/error.h"
 #include "rank/data/vocabularies.h"

@@ -1,6 +1,8 @@
 // Token files and text files, mapped into memory: ranks of one machine share the pages.
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"

@@ -1,6 +1,9 @@
 // Bytes and bare numbers as vocabularies.
 #include "rank/data/vocabularies.h"
 
+#include <algorithm>
+
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/text.h"
