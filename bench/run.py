@@ -31,7 +31,7 @@ def write_docs(page: pathlib.Path, about: dict, rows: list[Row]) -> None:
              "| measurement | value | bar | how it came about | other work on the machine | command |", "|---|---|---|---|---|---|"]
     for row in rows:
         bar = f"{'at most' if row.lower_is_better else 'at least'} {row.bar:g} {row.unit}"
-        lines.append(f"| {row.name} | {row.value:.2f} {row.unit}{'' if row.met else ' (missed)'} | {bar} | {row.detail} | {row.others:.0%} | `{row.command}` |")
+        lines.append(f"| {row.name} | {row.value:.2f} {row.unit}{'' if row.met else ' (missed)'} | {bar} | {row.detail} | {row.others:.0%} | `.deps-test/bin/python bench/run.py --only {row.group}` |")
     text = page.read_text()
     marked = re.compile(r"(<!-- bench:begin -->\n).*(<!-- bench:end -->)", re.DOTALL)
     if not marked.search(text):
@@ -59,7 +59,7 @@ def main() -> int:
             with OthersWatch() as watch:
                 measured = ALL[name](options.scratch, options.quick)
             for row in measured:
-                row.others = watch.share
+                row.group, row.others = name, watch.share
             rows += measured
     finally:
         shutil.rmtree(options.scratch, ignore_errors=True)
