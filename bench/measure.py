@@ -26,6 +26,7 @@ class Row:
     lower_is_better: bool
     detail: str
     raw: dict = dataclasses.field(default_factory=dict)
+    group: str = ""  # what --only calls it
     others: float = 0.0  # share of all cores that other processes used meanwhile
 
     @property

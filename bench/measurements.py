@@ -202,7 +202,7 @@ def save_and_dd(scratch: pathlib.Path, every: int, wanted: int) -> list[dict]:
 
 
 def checkpoint(scratch: pathlib.Path, quick: bool) -> list[Row]:
-    rounds, every, wanted = (1, 4, 1) if quick else (3, 10, 3)
+    rounds, every, wanted = (1, 4, 1) if quick else (3, 6, 2)
     saves = []
     for number in range(rounds):
         saves += save_and_dd(scratch, every, wanted)
@@ -211,7 +211,7 @@ def checkpoint(scratch: pathlib.Path, quick: bool) -> list[Row]:
     size = saves[0]["bytes"]
     ours, dd, blocked = (statistics.median(save[key] for save in saves) for key in ("seconds", "dd", "blocked"))
     ratio = statistics.median(save["dd"] / save["seconds"] for save in saves)
-    return [Row("checkpoint of a 1.1 GB model against dd with fsync", "lockstep train with trainer.save_interval=10; dd if=CHECKPOINT bs=16M conv=fsync", ratio, "x", 0.5,
+    return [Row("checkpoint of a 1.1 GB model against dd with fsync", "lockstep train with trainer.save_interval=6; dd if=CHECKPOINT bs=16M conv=fsync", ratio, "x", 0.5,
                 False, f"{size / ours / 1e9:.2f} against {size / dd / 1e9:.2f} GB/s for {size / 1e9:.1f} GB; steps stood still for {blocked:.2f} s", {"saves": saves})]
 
 

@@ -1,10 +1,12 @@
 """Measures every bar we hold ourselves to, in one run: prints a table and writes build/bench.json.
-  python bench/run.py [--quick] [--only command first-step training checkpoint]
+  python bench/run.py [--quick] [--only command first-step training checkpoint] [--docs]
 """
 import argparse
 import json
 import pathlib
+import re
 import shutil
+import signal
 import sys
 
 from measure import LOCKSTEP, ROOT, OthersWatch, Row, machine, say
@@ -22,13 +24,30 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def write_docs(page: pathlib.Path, about: dict, rows: list[Row]) -> None:
+    """Puts this run's numbers between the marks of the page."""
+    lines = [f"Measured {about['time']} at commit {about['lockstep_commit']}: {about['cores']} cores of {about['cpu']}, {about['memory_gb']} GB, Linux {about['kernel']}, "
+             f"PyTorch and LibTorch {about['torch']}, Python {about['python']}.", "",
+             "| measurement | value | bar | how it came about | other work on the machine | command |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        bar = f"{'at most' if row.lower_is_better else 'at least'} {row.bar:g} {row.unit}"
+        lines.append(f"| {row.name} | {row.value:.2f} {row.unit}{'' if row.met else ' (missed)'} | {bar} | {row.detail} | {row.others:.0%} | `.deps-test/bin/python bench/run.py --only {row.group}` |")
+    text = page.read_text()
+    marked = re.compile(r"(<!-- bench:begin -->\n).*(<!-- bench:end -->)", re.DOTALL)
+    if not marked.search(text):
+        raise RuntimeError(f"{page} has no lines <!-- bench:begin --> and <!-- bench:end -->")
+    page.write_text(marked.sub(lambda found: found[1] + "\n".join(lines) + "\n" + found[2], text))
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--quick", action="store_true", help="few repeats: for trying out, not for numbers to keep")
     arguments.add_argument("--only", nargs="*", choices=ALL, default=list(ALL), help="measure only these")
     arguments.add_argument("--scratch", type=pathlib.Path, default=ROOT / "build" / "bench", help="where runs are written; its disk is the one measured")
     arguments.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench.json")
+    arguments.add_argument("--docs", action="store_true", help="put the numbers into docs/performance.md; for whole runs on a quiet machine")
     options = arguments.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that what was started is ended
     if not LOCKSTEP.exists():
         print(f"{LOCKSTEP} does not exist: build it with `make build`, or name another build with LOCKSTEP_BUILD.", file=sys.stderr)
         return 2
@@ -40,17 +59,20 @@ def main() -> int:
             with OthersWatch() as watch:
                 measured = ALL[name](options.scratch, options.quick)
             for row in measured:
-                row.others = watch.share
+                row.group, row.others = name, watch.share
             rows += measured
     finally:
         shutil.rmtree(options.scratch, ignore_errors=True)
-    report = {"machine": machine(), "quick": options.quick,
+    about = machine()
+    report = {"machine": about, "quick": options.quick,
               "rows": [{"name": row.name, "command": row.command, "value": row.value, "unit": row.unit, "bar": row.bar, "met": row.met, "detail": row.detail,
                         "others": row.others, **row.raw} for row in rows]}
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(report, indent=1) + "\n")
     print(table(rows))
     print(f"written to {options.output}")
+    if options.docs:
+        write_docs(ROOT / "docs" / "performance.md", about, rows)
     return 0
 
 
