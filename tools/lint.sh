@@ -14,14 +14,13 @@ fi
 existing=()
 for file in "${files[@]}"; do [ -f "$file" ] && existing+=("$file"); done
 lint_one() {
-  # A precompiled header made by gcc is no use to clang; its text is included instead.
   local stamp="$2/$(sha1sum < "$1" | cut -c1-20)-$(sha1sum < .clang-tidy | cut -c1-8)"
   [ -e "$stamp" ] && return 0
   .deps-test/bin/clang-tidy --quiet -p "$2/commands" "$1" 2>/dev/null && touch "$stamp"
 }
 export -f lint_one
 mkdir -p "$good/commands"
-sed -e 's/-Winvalid-pch//g; s/-include [^ ]*cmake_pch.hxx//g; s/-fpch-preprocess//g; s/-fno-gnu-unique//g' "$build/compile_commands.json" > "$good/commands/compile_commands.json"
+sed -e 's/-Winvalid-pch//g; s/-fpch-preprocess//g; s/-fno-gnu-unique//g' "$build/compile_commands.json" > "$good/commands/compile_commands.json"
 if [ ${#existing[@]} -gt 0 ]; then
   printf '%s\n' "${existing[@]}" | xargs -P "$(nproc)" -I{} bash -c 'lint_one "$1" "$2" || exit 255' _ {} "$good"
 fi

@@ -105,7 +105,7 @@ class Loop {
   }
 
   // Reads a finished step's numbers: metrics, skipped steps, the wish to stop. The same on every rank.
-  void settle(Reading reading) {
+  void settle(const Reading& reading) {
     const std::span<const double> numbers = reading.numbers();
     const int ranks = run_.ranks().size();
     const optim::StepReport update = reading.update();
