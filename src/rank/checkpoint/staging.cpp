@@ -1,8 +1,6 @@
 // Choosing a writer's tensors and copying them to host memory.
 #include "rank/checkpoint/staging.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -54,8 +52,6 @@ void Staging::reserve(std::uint64_t bytes, bool pinned) {
   const auto size = static_cast<std::int64_t>(bytes), page = static_cast<std::int64_t>(file_alignment);
   const at::Tensor raw = at::empty({size + page}, at::TensorOptions().dtype(at::kByte).pinned_memory(pinned));
   buffer_ = raw.narrow(0, page - static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(raw.data_ptr()) % file_alignment), size);
-  // Fresh memory is faulted in while training waits for the first copy: in large pages that is quick.
-  if (!pinned) ::madvise(buffer_.data_ptr(), bytes, MADV_HUGEPAGE);
 }
 
 std::vector<StagedFile> Staging::copy(std::int64_t step, const Contents& contents, const Share& share) {
