@@ -15,10 +15,9 @@ struct Decoder::Parts {
   std::vector<Block> blocks;
   Head head;
   std::vector<BlockActivations> saved;
-  BlockScratch scratch;       // of training
-  BlockScratch eval_scratch;  // of evaluation, whose shapes may differ
-  at::Tensor embedded;        // [rows, hidden]
-  at::Tensor dstream;         // [rows, hidden]
+  BlockScratch scratch;  // of training and evaluation in turn: buffers are made anew where their shapes differ
+  at::Tensor embedded;   // [rows, hidden]
+  at::Tensor dstream;    // [rows, hidden]
   kernels::RotaryTable rotary;
   std::function<void()> on_backward;
 
@@ -27,11 +26,11 @@ struct Decoder::Parts {
     for (std::int64_t i = 0; i < dims.layers; ++i) blocks.emplace_back(dims, *units[i + 1], keep);
   }
 
-  BlockContext context(std::int64_t time, BlockScratch& shared) {
+  BlockContext context(std::int64_t time) {
     const auto device = embedding.weights().device();
     if (!rotary.cosine.defined() || rotary.cosine.size(0) < time)
       rotary = kernels::rotary_table(std::max(time, dims.max_time), dims.head_dim, dims.rope_theta, device);
-    return {.time = time, .rotary = rotary, .scratch = &shared};
+    return {.time = time, .rotary = rotary, .scratch = &scratch};
   }
 
   at::Tensor embed(const at::Tensor& tokens, at::Tensor& out) {
@@ -43,7 +42,7 @@ struct Decoder::Parts {
   ResidualStream evaluate(const at::Tensor& tokens) {
     at::Tensor own;
     ResidualStream stream{embed(tokens, own), {}};
-    const auto context = this->context(tokens.size(1), eval_scratch);
+    const auto context = this->context(tokens.size(1));
     for (const auto& block : blocks) stream = block.forward(stream, context, nullptr);
     return stream;
   }
@@ -63,7 +62,7 @@ void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward 
 at::Tensor Decoder::forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale) {
   const c10::NoGradGuard no_graph;
   auto& p = *parts_;
-  const auto context = p.context(tokens.size(1), p.scratch);
+  const auto context = p.context(tokens.size(1));
   ResidualStream stream{p.embed(tokens, p.embedded), {}};
   for (std::size_t i = 0; i < p.blocks.size(); ++i) stream = p.blocks[i].forward(stream, context, &p.saved[i]);
 

@@ -7,13 +7,6 @@
 #include "rank/model/dims.h"
 
 namespace lockstep::model {
-namespace {
-
-// Logits of a chunk, workspaces of matmuls and attention, NCCL's buffers, and room for the allocator's rounding.
-constexpr std::int64_t reserve_bytes = std::int64_t{4} << 30;
-
-}  // namespace
-
 ActivationBytes activation_bytes(const config::ModelConfig& config, std::int64_t element_size) {
   const Dims dims(config);
   ActivationBytes bytes{};
@@ -21,15 +14,17 @@ ActivationBytes activation_bytes(const config::ModelConfig& config, std::int64_t
   bytes.matmuls = element_size * (dims.qkv_width() + dims.q_width() + dims.hidden + 2 * dims.intermediate) + 4 * dims.heads + 4;
   bytes.cheap = element_size * (2 * dims.hidden + dims.intermediate + (dims.qk_norm ? dims.q_width() + dims.kv_width() : 0));
   const std::int64_t backward = element_size * (8 * dims.hidden + dims.intermediate + 2 * dims.qkv_width() + 3 * dims.q_width());
-  bytes.working = backward + 2 * (bytes.input + bytes.matmuls + bytes.cheap);
+  bytes.working = backward + bytes.matmuls + bytes.cheap;
   return bytes;
 }
 
-std::vector<Keep> choose_keep(const config::ModelConfig& config, std::int64_t rows, std::int64_t element_size, std::int64_t available_bytes) {
+std::vector<Keep> choose_keep(const config::ModelConfig& config, std::int64_t rows, std::int64_t element_size,
+                              std::int64_t available_bytes) {
   const std::int64_t layers = Dims(config).layers;
   const ActivationBytes bytes = activation_bytes(config, element_size);
   std::vector<Keep> keep(static_cast<std::size_t>(layers), Keep::all);
-  std::int64_t missing = reserve_bytes + rows * (bytes.working + layers * (bytes.input + bytes.matmuls + bytes.cheap)) - available_bytes;
+  std::int64_t missing =
+      activation_reserve_bytes + rows * (bytes.working + layers * (bytes.input + bytes.matmuls + bytes.cheap)) - available_bytes;
   // Norms and SwiGLU first: making them again costs memory traffic alone, while a block's matmuls cost a third of its step.
   const auto give_up = [&](Keep from, Keep to, std::int64_t saved_per_row) {
     for (Keep& block : keep) {

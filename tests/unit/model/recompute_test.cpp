@@ -12,7 +12,7 @@ constexpr std::int64_t rows = 1 << 20;  // large enough that activations dwarf t
 
 std::int64_t needed(int all, int matmuls, int input) {
   const ActivationBytes b = activation_bytes(shape, 2);
-  return (std::int64_t{4} << 30) +
+  return activation_reserve_bytes +
          rows * (b.working + all * (b.input + b.matmuls + b.cheap) + matmuls * (b.input + b.matmuls) + input * b.input);
 }
 
