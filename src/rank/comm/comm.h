@@ -56,9 +56,6 @@ class Group {
   Work recv(const at::Tensor& tensor, int from, std::string_view what) const;
   void barrier(std::string_view what) const;
 
-  // Seconds this process has spent waiting for operations of this group since the last call.
-  double take_waiting_seconds() const;
-
   // For World: marks in the page what has finished though nobody waited.
   void mark_finished() const;
 

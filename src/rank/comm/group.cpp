@@ -1,7 +1,6 @@
 // Names, numbers and words around a transport's operations.
 #include <mutex>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "rank/comm/group_state.h"
 #include "rank/comm/transport.h"
@@ -48,15 +47,10 @@ Work Group::stamped(std::string_view kind, std::string_view what, const at::Tens
   }
   auto wait = [state = state_, slot, sequence, shared, failed] {
     state->page->mark(slot, sequence, record::OperationState::waited_for);
-    const std::int64_t start_ns = base::now_ns();
     try {
       shared->wait();
     } catch (const std::exception& error) {
       throw failed(error);
-    }
-    {
-      std::lock_guard lock(state->mutex);
-      state->waiting_seconds += base::seconds_since(start_ns);
     }
     if (shared->finished()) state->page->mark(slot, sequence, record::OperationState::finished);
   };
@@ -103,11 +97,6 @@ void Group::barrier(std::string_view what) const {
   stamped("barrier", what, token, [&] { return transport_->all_reduce(token, Reduce::sum); }).wait();
   // On a device wait() only orders streams; a barrier is for the host.
   if (!token.is_cpu()) token.cpu();
-}
-
-double Group::take_waiting_seconds() const {
-  std::lock_guard lock(state_->mutex);
-  return std::exchange(state_->waiting_seconds, 0.0);
 }
 
 void Group::mark_finished() const {

@@ -18,7 +18,6 @@ struct Group::State {
   at::Device device = at::kCPU;
   std::uint64_t sequence = 0;
   std::mutex mutex;  // guards what follows
-  double waiting_seconds = 0;
   std::vector<InFlight> in_flight;
 };
 

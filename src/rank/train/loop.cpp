@@ -1,7 +1,4 @@
 // Steps until the end: writes metrics, evaluates, saves, samples, stops when asked to.
-#include <c10/core/Event.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -10,6 +7,7 @@
 #include "base/text.h"
 #include "rank/task/task.h"
 #include "rank/train/evaluate.h"
+#include "rank/train/moment.h"
 #include "rank/train/profile.h"
 #include "rank/train/state.h"
 #include "rank/train/summary.h"
@@ -17,27 +15,6 @@
 
 namespace lockstep::train {
 namespace {
-
-// A moment in the device's work, or of the host's clock where the device is the host.
-class Moment {
- public:
-  explicit Moment(at::Device device) : host_ns_(base::now_ns()) {
-    if (device.is_cpu()) return;
-    event_ = std::make_shared<c10::Event>(device.type(), c10::EventFlag::BACKEND_DEFAULT);
-    event_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  }
-  void wait() const {
-    if (event_) event_->synchronize();
-  }
-  double seconds_since(const Moment& earlier) const {
-    if (event_) return earlier.event_->elapsedTime(*event_) * 1e-3;
-    return static_cast<double>(host_ns_ - earlier.host_ns_) * 1e-9;
-  }
-
- private:
-  std::int64_t host_ns_;
-  std::shared_ptr<c10::Event> event_;
-};
 
 // A step's numbers on their way to the host. On a GPU they are read one step late, so that the device never waits for us.
 class Reading {
@@ -133,7 +110,7 @@ class Loop {
                           .tokens_per_second = window_tokens_ / window_seconds_,
                           .step_seconds = window_seconds_ / window_steps_,
                           .data_seconds = outcome.data_seconds,
-                          .communication_seconds = outcome.communication_seconds,
+                          .communication_seconds = outcome.reduced.seconds_since(outcome.backward_done),
                           .skipped_steps = run_.progress.skipped};
     for (int rank = 0; rank < ranks; ++rank)
       line.memory_bytes.push_back(static_cast<std::int64_t>(numbers[Totals::per_rank + ranks + rank]));

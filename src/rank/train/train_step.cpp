@@ -54,11 +54,11 @@ StepOutcome train_step(Run& run) {
   }
 
   run.enter(record::Phase::reducing);
-  ranks.take_waiting_seconds();
+  outcome.backward_done = Moment(ranks.device());
   run.gradients->finish(ranks);
   outcome.totals = local_totals(run, loss_sum, trained_tokens);
   ranks.all_reduce(outcome.totals, comm::Reduce::sum, "loss and token counts").wait();
-  outcome.communication_seconds = ranks.take_waiting_seconds();
+  outcome.reduced = Moment(ranks.device());
 
   // Every rank holds the same sums now, so each decides alike: clip, skip what is not finite, update.
   run.enter(record::Phase::updating);

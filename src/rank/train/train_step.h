@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "rank/train/moment.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {
@@ -23,7 +24,7 @@ struct StepOutcome {
   std::int64_t step = 0;
   double learning_rate = 0;
   double data_seconds = 0;
-  double communication_seconds = 0;
+  Moment backward_done, reduced;      // between them: the reduction that backward did not hide
   std::vector<std::int64_t> samples;  // this rank's sample numbers
   at::Tensor totals;                  // as in Totals, summed over ranks
   at::Tensor control;                 // the optimizer's numbers, laid out as kernels::Control
