@@ -101,6 +101,7 @@ FileRecord SaveWriter::write_tensors(const Save& save, const StagedFile& staged,
 void SaveWriter::write_part(const Save& save) {
   const auto folder = step_folder(options_.folder, save.step, State::partial);
   files_.create_directories(folder);
+  folder_made_ = true;
   Part part{.step = save.step, .attempt = save.attempt, .error = {}, .files = {}, .tensors = {}};
   for (const StagedFile& staged : save.files) part.files.push_back(write_tensors(save, staged, part.tensors));
   base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
@@ -196,10 +197,11 @@ void SaveWriter::remove_quietly(const StepFolder& old) {
 void SaveWriter::give_up(const Save& save, const std::string& reason) noexcept {
   try {
     const auto folder = step_folder(options_.folder, save.step, State::partial);
-    if (!std::filesystem::exists(folder)) return;
     if (options_.share.index == 0) {
-      remove_folder(files_, options_.folder, {folder, save.step, State::partial});
+      if (std::filesystem::exists(folder)) remove_folder(files_, options_.folder, {folder, save.step, State::partial});
     } else {
+      if (folder_made_ && !std::filesystem::exists(folder)) return;  // writer 0 has given up before us
+      files_.create_directories(folder);
       const Part part{.step = save.step, .attempt = save.attempt, .error = reason, .files = {}, .tensors = {}};
       for (const StagedFile& staged : save.files) files_.remove_all(folder / staged.name);  // a full disk has no room even for the reason
       base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));

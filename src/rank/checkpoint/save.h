@@ -48,6 +48,7 @@ class SaveWriter {
   base::FileSystem& files_;
   const Saver::Options& options_;
   std::function<bool(double)> patience_;
+  bool folder_made_ = false;
 };
 
 }  // namespace lockstep::checkpoint
