@@ -104,8 +104,9 @@ void SaveWriter::write_part(const Save& save) {
   folder_made_ = true;
   Part part{.step = save.step, .attempt = save.attempt, .error = {}, .files = {}, .tensors = {}};
   for (const StagedFile& staged : save.files) part.files.push_back(write_tensors(save, staged, part.tensors));
-  base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
   files_.sync_directory(folder);
+  // Last, and nothing after it may fail: writer 0 relies on these files from the moment it sees the part.
+  base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
 }
 
 std::vector<Part> SaveWriter::wait_for_parts(const Save& save) {
