@@ -15,7 +15,7 @@ c10d::ReduceOp to_c10d(Reduce op) {
   return c10d::ReduceOp::SUM;
 }
 
-Work wrap(c10::intrusive_ptr<c10d::Work> work) {
+Work wrap(const c10::intrusive_ptr<c10d::Work>& work) {
   if (!work) return {};
   return Work([work] { work->wait(); }, [work] { return work->isCompleted(); });
 }

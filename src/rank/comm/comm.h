@@ -61,7 +61,7 @@ class Group {
 
  private:
   struct State;
-  Work stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, std::function<Work()> start) const;
+  Work stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, const std::function<Work()>& start) const;
   std::string name_;
   std::shared_ptr<Transport> transport_;
   std::shared_ptr<State> state_;

@@ -21,7 +21,7 @@ int Group::rank() const { return transport_->rank(); }
 int Group::size() const { return transport_->size(); }
 at::Device Group::device() const { return state_->device; }
 
-Work Group::stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, std::function<Work()> start) const {
+Work Group::stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, const std::function<Work()>& start) const {
   const std::uint64_t sequence = ++state_->sequence;
   const int slot = state_->page->stamp(name_, kind, what, sequence, payload.nbytes());
   auto failed = [name = name_, kind = std::string(kind), what = std::string(what), sequence, rank = rank()](const std::exception& error) {
