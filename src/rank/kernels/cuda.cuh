@@ -108,6 +108,7 @@ void random_normal(const RandomNormal&, Stream);
 void sum_of_squares(const SumOfSquares&, Stream);
 void finish_gradients(const FinishGradients&, Stream);
 void adamw(const AdamW&, Stream);
+bool matmul(const Matmul&, Stream);
 const Table& table();
 
 }  // namespace lockstep::kernels::cuda

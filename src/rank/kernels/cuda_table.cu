@@ -21,6 +21,7 @@ const Table& table() {
       .sum_of_squares = sum_of_squares,
       .finish_gradients = finish_gradients,
       .adamw = adamw,
+      .matmul = matmul,
   };
   return table;
 }

@@ -1,5 +1,6 @@
-// Embedding look-up on CUDA, and its gradient without atomics: rows of equal tokens are neighbours in `order`, so one block sums
-// them in f32 and adds once. Right for 16-bit gradients too, and the same every time.
+// Embedding look-up on CUDA, and its gradient without atomics: rows of equal tokens are neighbours in `order`, so a block sums
+// them in f32 and adds once. Right for 16-bit gradients too, and the same every time. Rows are cut into stretches of
+// kEmbeddingStretch: a token that crosses a cut (padding may be most of a batch) has its parts summed by a block each.
 #include "rank/kernels/cuda.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -17,23 +18,31 @@ __global__ void forward(EmbeddingForward a) {
     *reinterpret_cast<Vector<T, V>*>(to + column) = *reinterpret_cast<const Vector<T, V>*>(from + column);
 }
 
+// Where a stretch's part of a token that goes on before or after it is kept.
+__device__ __forceinline__ float* part(const EmbeddingBackward& a, std::int64_t stretch, bool comes_from_before) {
+  return a.partials + (2 * stretch + (comes_from_before ? 0 : 1)) * a.width;
+}
+
+// Block x is a place in the sorted rows; it works where a token begins there, or goes on over a cut.
 template <typename T, typename G, int V>
 __global__ void backward(EmbeddingBackward a) {
   const std::int64_t first = blockIdx.x;
   const std::int64_t token = a.tokens[first];
-  if (first > 0 && a.tokens[first - 1] == token) return;  // another block's stretch
+  const bool comes_from_before = first > 0 && a.tokens[first - 1] == token;
+  if (comes_from_before && first % kEmbeddingStretch != 0) return;  // another block's part
   const std::int64_t column = (std::int64_t(blockIdx.y) * kThreads + threadIdx.x) * V;
   if (column >= a.width) return;
+  const std::int64_t stretch = first / kEmbeddingStretch, cut = min(a.rows, (stretch + 1) * kEmbeddingStretch);
   const auto* dout = static_cast<const T*>(a.dout) + column;
   float sum[V] = {};
-  // Four rows in flight: a frequent token has thousands, and each waits for memory.
-  std::int64_t at = first;
-  while (at < a.rows && a.tokens[at] == token) {
+  // Four rows in flight, since each waits for memory.
+  bool goes_on = true;
+  for (std::int64_t at = first; goes_on && at < cut; at += 4) {
     float more[4][V];
     bool there[4];
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
-      there[n] = at + n < a.rows && a.tokens[at + n] == token;
+      there[n] = at + n < cut && a.tokens[at + n] == token;
       if (there[n]) read<T, V>(dout + a.order[at + n] * a.width, more[n]);
     }
 #pragma unroll
@@ -42,11 +51,30 @@ __global__ void backward(EmbeddingBackward a) {
 #pragma unroll
         for (int i = 0; i < V; ++i) sum[i] += more[n][i];
       }
-    at += 4;
+    goes_on = there[3];
   }
+  const bool crosses = a.tokens[cut - 1] == token && cut < a.rows && a.tokens[cut] == token;
+  if (comes_from_before || crosses) return write<float, V>(part(a, stretch, comes_from_before) + column, sum);
   auto* dweight = static_cast<G*>(a.dweight) + token * a.width + column;
 #pragma unroll
   for (int i = 0; i < V; ++i) store(dweight[i], load(dweight[i]) + sum[i]);
+}
+
+// Block x is a stretch; it works where a token begins in it and crosses its end, and adds up that token's parts in order.
+template <typename G>
+__global__ void add_parts(EmbeddingBackward a) {
+  const std::int64_t cut = (blockIdx.x + std::int64_t(1)) * kEmbeddingStretch;
+  const std::int64_t token = a.tokens[cut];
+  const std::int64_t begin = cut - kEmbeddingStretch;
+  if (a.tokens[cut - 1] != token || (begin > 0 && a.tokens[begin - 1] == token)) return;
+  const std::int64_t column = std::int64_t(blockIdx.y) * kThreads + threadIdx.x;
+  if (column >= a.width) return;
+  float sum = part(a, blockIdx.x, false)[column];
+#pragma unroll 8
+  for (std::int64_t at = cut; at < a.rows && a.tokens[at] == token; at += kEmbeddingStretch)
+    sum += part(a, at / kEmbeddingStretch, true)[column];
+  auto& dweight = static_cast<G*>(a.dweight)[token * a.width + column];
+  store(dweight, load(dweight) + sum);
 }
 
 }  // namespace
@@ -76,6 +104,8 @@ void embedding_backward(const EmbeddingBackward& a, Stream stream) {
       } else {
         backward<T, G, 1><<<dim3(unsigned(a.rows), columns), kThreads, 0, native(stream)>>>(a);
       }
+      const auto cuts = unsigned((a.rows - 1) / kEmbeddingStretch);
+      if (cuts > 0) add_parts<G><<<dim3(cuts, unsigned(ceil_div(a.width, kThreads))), kThreads, 0, native(stream)>>>(a);
     });
   });
   launched("embedding_backward");

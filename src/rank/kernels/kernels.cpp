@@ -1,7 +1,10 @@
 // Checks shapes and types, then calls the device's kernel.
 #include "rank/kernels/kernels.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/sort.h>
+
+#include <optional>
 
 #include "base/error.h"
 #include "rank/kernels/plugin.h"
@@ -49,6 +52,18 @@ void check_tokens(const at::Tensor& tokens, std::int64_t vocab) {
 HeadGradient head_gradient(const at::Tensor& t) {
   expect(t.dim() == 4 && t.stride(3) == 1, "head gradients are [batch, heads, time, head_dim] with a dense last dimension");
   return {t.const_data_ptr(), t.stride(0), t.stride(1), t.stride(2)};
+}
+
+// How a matrix lies in memory: row by row, or as its transpose.
+struct Rows {
+  bool transposed;
+  std::int64_t stride;
+};
+
+std::optional<Rows> rows_of(const at::Tensor& t) {
+  if (t.stride(1) == 1 && t.stride(0) >= t.size(1)) return Rows{false, t.stride(0)};
+  if (t.stride(0) == 1 && t.stride(1) >= t.size(0)) return Rows{true, t.stride(1)};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -210,6 +225,11 @@ void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const 
   expect(tokens.is_contiguous() && tokens.scalar_type() == at::kLong && tokens.numel() == dout.size(0), "embedding: one i64 token a row");
   at::Tensor sorted = tokens.view({-1}), order;
   if (dout.is_cuda() || dweight.scalar_type() != at::kFloat) std::tie(sorted, order) = at::sort(sorted, /*stable=*/true, 0, false);
+  at::Tensor partials;
+  if (dout.is_cuda()) {
+    const auto stretches = (dout.size(0) + kEmbeddingStretch - 1) / kEmbeddingStretch;
+    partials = at::empty({2 * stretches, dout.size(1)}, dout.options().dtype(at::kFloat));
+  }
   table_of(dout).embedding_backward({.tokens = sorted.const_data_ptr<std::int64_t>(),
                                      .order = order.defined() ? order.const_data_ptr<std::int64_t>() : nullptr,
                                      .dout = dout.const_data_ptr(),
@@ -218,7 +238,8 @@ void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const 
                                      .width = dout.size(1),
                                      .vocab = dweight.size(0),
                                      .type = type_of(dout),
-                                     .gradient_type = type_of(dweight)},
+                                     .gradient_type = type_of(dweight),
+                                     .partials = partials.defined() ? partials.data_ptr<float>() : nullptr},
                                     stream_of(dout));
 }
 
@@ -294,6 +315,36 @@ void adamw(const at::Tensor& gradient, const at::Tensor& master, const at::Tenso
                           .weight_type = type_of(weights),
                           .zero_gradient = numbers.zero_gradient},
                          stream_of(master));
+}
+
+bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias) {
+  const auto& kernel = table_of(out).matmul;
+  const auto type = left.scalar_type();
+  if (kernel == nullptr || (type != at::kBFloat16 && type != at::kHalf) || out.numel() == 0 || left.size(1) == 0) return false;
+  expect(out.dim() == 2 && left.dim() == 2 && right.dim() == 2 && left.size(0) == out.size(0) && right.size(1) == out.size(1) &&
+             left.size(1) == right.size(0),
+         "matmul: [rows, columns] = [rows, inner] [inner, columns]");
+  expect(right.scalar_type() == type && (out.scalar_type() == type || out.scalar_type() == at::kFloat), "matmul: factors of one type");
+  if (bias.defined()) expect(bias.numel() == out.size(1) && bias.scalar_type() == out.scalar_type(), "matmul: one bias a column");
+  const auto l = rows_of(left), r = rows_of(right), o = rows_of(out);
+  if (!l || !r || !o || o->transposed) return false;
+  return kernel({.left = left.const_data_ptr(),
+                 .right = right.const_data_ptr(),
+                 .bias = bias.defined() ? bias.const_data_ptr() : nullptr,
+                 .out = out.data_ptr(),
+                 .rows = out.size(0),
+                 .columns = out.size(1),
+                 .inner = left.size(1),
+                 .left_stride = l->stride,
+                 .right_stride = r->stride,
+                 .out_stride = o->stride,
+                 .left_transposed = l->transposed,
+                 .right_transposed = r->transposed,
+                 .accumulate = into == Into::add,
+                 .search = !at::globalContext().deterministicAlgorithms(),
+                 .type = type_of(left),
+                 .out_type = type_of(out)},
+                stream_of(out));
 }
 
 }  // namespace lockstep::kernels

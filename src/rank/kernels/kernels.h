@@ -75,4 +75,8 @@ struct AdamWNumbers {
 void adamw(const at::Tensor& gradient, const at::Tensor& master, const at::Tensor& weights, const at::Tensor& exp_avg,
            const at::Tensor& exp_avg_sq, const at::Tensor& control, const AdamWNumbers& numbers);
 
+// out = left right (+ out) (+ bias): [rows, columns] = [rows, inner] [inner, columns]; either factor may be a transposed view.
+// 16-bit factors on CUDA; out may be f32. False where there is no kernel for the device, type or sizes: then nothing was done.
+bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias = {});
+
 }  // namespace lockstep::kernels

@@ -1,5 +1,5 @@
-// Residual add and RMSNorm on CUDA. A block takes a row and keeps it in registers between the two passes, so memory is read
-// once: forward moves 4 numbers an element (2 in, 2 out), backward 4 (dout, x, dx in and out).
+// Residual add and RMSNorm on CUDA. A block (in backward of narrow rows, a warp) takes a row and keeps it in registers between the
+// two passes, so memory is read once: forward moves 4 numbers an element (2 in, 2 out), backward 4 (dout, x, dx in and out).
 #include "rank/kernels/cuda.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -59,7 +59,75 @@ __global__ void apply(RmsNormApply a) {
   }
 }
 
-// A block walks over rows and keeps its columns' weight gradients in registers until the end.
+// Rows that a warp can hold: no thread waits for another warp, and all of a row's reads are in flight before the sum. A lane holds
+// K vectors, 32 vectors apart, and its columns' weight gradients until the end; the block's warps then add theirs up in order.
+constexpr int kWarps = 4;
+constexpr int kResident = 3;  // blocks on a processor: leaves a thread 170 registers, and four vectors of everything take 161
+constexpr int kWarpBlocks = 132 * kResident;  // fills an H200 once
+static_assert(kWarpBlocks <= kPartialRows);
+
+template <typename T, int V, int K>
+__global__ void __launch_bounds__(kWarps * 32, kResident) backward_by_warp(RmsNormBackward a) {
+  extern __shared__ float sums[];  // [width]
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  float dweight[K][V] = {};
+  for (std::int64_t row = std::int64_t(blockIdx.x) * kWarps + warp; row < a.rows; row += std::int64_t(gridDim.x) * kWarps) {
+    const auto at = row * a.width;
+    Vector<T, V> x[K], g[K], before[K];
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const int column = (k * 32 + lane) * V;
+      if (column >= a.width) break;
+      x[k] = *reinterpret_cast<const Vector<T, V>*>(static_cast<const T*>(a.x) + at + column);
+      g[k] = *reinterpret_cast<const Vector<T, V>*>(static_cast<const T*>(a.dout) + at + column);
+      if (a.accumulate) before[k] = *reinterpret_cast<const Vector<T, V>*>(static_cast<const T*>(a.dx) + at + column);
+    }
+    const float rstd = a.rstd[row];
+    float dot = 0;
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const int column = (k * 32 + lane) * V;
+      if (column >= a.width) break;
+      float w[V];
+      read<T, V>(static_cast<const T*>(a.weight) + column, w);
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        const float scaled = load(g[k].value[i]) * load(x[k].value[i]);
+        dweight[k][i] += scaled * rstd;
+        dot += scaled * w[i];
+      }
+    }
+    const float slope = warp_sum(dot) * rstd * rstd * rstd / float(a.width);
+#pragma unroll
+    for (int k = 0; k < K; ++k) {
+      const int column = (k * 32 + lane) * V;
+      if (column >= a.width) break;
+      float w[V], dx[V];
+      read<T, V>(static_cast<const T*>(a.weight) + column, w);
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        dx[i] = load(g[k].value[i]) * w[i] * rstd - load(x[k].value[i]) * slope;
+        if (a.accumulate) dx[i] += load(before[k].value[i]);
+      }
+      write<T, V>(static_cast<T*>(a.dx) + at + column, dx);
+    }
+  }
+  for (int turn = 0; turn < kWarps; ++turn) {
+    if (turn == warp) {
+#pragma unroll
+      for (int k = 0; k < K; ++k) {
+        const int column = (k * 32 + lane) * V;
+        if (column >= a.width) break;
+#pragma unroll
+        for (int i = 0; i < V; ++i) sums[column + i] = (turn == 0 ? 0.0f : sums[column + i]) + dweight[k][i];
+      }
+    }
+    __syncthreads();
+  }
+  for (int column = threadIdx.x; column < a.width; column += blockDim.x) a.partials[blockIdx.x * a.width + column] = sums[column];
+}
+
+// Wider rows, and those whose width leaves a tail: a block walks over rows.
 template <typename T, int V, int K>
 __global__ void backward(RmsNormBackward a) {
   __shared__ float scratch[2][32];
@@ -153,9 +221,17 @@ void rms_norm_apply(const RmsNormApply& a, Stream stream) {
 
 void rms_norm_backward(const RmsNormBackward& a, Stream stream) {
   if (a.rows == 0) return;
-  const int blocks = int(std::min<std::int64_t>(kPartialRows, a.rows));
+  int blocks = int(std::min<std::int64_t>(kPartialRows, a.rows));
   by_type(a.type, [&]<typename T>(T) {
-    const bool full = a.width % kFullVector<T> == 0 && aligned16(a.x) && aligned16(a.dout) && aligned16(a.weight) && aligned16(a.dx);
+    constexpr int V = kFullVector<T>;
+    const bool full = a.width % V == 0 && aligned16(a.x) && aligned16(a.dout) && aligned16(a.weight) && aligned16(a.dx);
+    const auto by_warp = [&](auto k) {
+      blocks = int(std::min<std::int64_t>(kWarpBlocks, ceil_div(a.rows, kWarps)));
+      backward_by_warp<T, V, k()><<<blocks, kWarps * 32, std::size_t(a.width) * sizeof(float), native(stream)>>>(a);
+    };
+    if (full && a.width <= 32 * V) return by_warp(std::integral_constant<int, 1>{});
+    if (full && a.width <= 64 * V) return by_warp(std::integral_constant<int, 2>{});
+    if (full && a.width <= 128 * V) return by_warp(std::integral_constant<int, 4>{});
     with_vector<T>(full, [&](auto v) {
       with_shape(a.width, v, [&](auto k, int threads) { backward<T, v(), k()><<<blocks, threads, 0, native(stream)>>>(a); });
     });

@@ -114,7 +114,9 @@ struct EmbeddingBackward {
   void* dweight;
   std::int64_t rows, width, vocab;
   Type type, gradient_type;
+  float* partials;  // [2 x (rows / kEmbeddingStretch, rounded up), width] scratch on CUDA, null on a CPU
 };
+inline constexpr std::int64_t kEmbeddingStretch = 128;  // most rows that one block sums
 
 // losses[row] = -log softmax(logits[row])[target], 0 where the target is -100. With gradient, logits become
 // scale * d(loss)/d(logits) in place.
@@ -180,6 +182,19 @@ struct AdamW {
   bool zero_gradient;
 };
 
+// out = left right (+ out where it accumulates) (+ bias), for 16-bit factors whose products are summed in f32. Matrices lie in
+// memory row by row; a transposed factor lies there as its transpose.
+struct Matmul {
+  const void *left, *right;  // [rows, inner], [inner, columns]
+  const void* bias;          // [columns] of out's type, or null
+  void* out;                 // [rows, columns]
+  std::int64_t rows, columns, inner;
+  std::int64_t left_stride, right_stride, out_stride;  // elements from row to row in memory
+  bool left_transposed, right_transposed, accumulate;
+  bool search;  // time the library's algorithms at first use; else take its own choice, which is the same in every process
+  Type type, out_type;
+};
+
 // One device's kernels. Each launches on the stream and returns.
 struct Table {
   int partial_rows;  // rows of scratch for column sums
@@ -198,6 +213,7 @@ struct Table {
   void (*sum_of_squares)(const SumOfSquares&, Stream);
   void (*finish_gradients)(const FinishGradients&, Stream);
   void (*adamw)(const AdamW&, Stream);
+  bool (*matmul)(const Matmul&, Stream);  // false: no algorithm for these sizes. Null on a CPU, where ATen's serves.
 };
 
 }  // namespace lockstep::kernels

@@ -1,12 +1,35 @@
 // Loss of a chunk: logits -> losses and the logits' gradient in place -> gradients of input and matrix; then the next chunk.
 #include "rank/model/head.h"
 
+#include <ATen/Context.h>
+
 #include <algorithm>
 
+#include "rank/kernels/plugin.h"
 #include "rank/model/buffers.h"
 #include "rank/model/linear.h"
 
 namespace lockstep::model {
+
+namespace {
+
+constexpr std::int64_t kRowStep = 128;
+constexpr std::int64_t kMiB = std::int64_t(1) << 20;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+// A CPU wants the chunk in its cache. A GPU wants few chunks, since each reads and writes the matrix's whole gradient again: what is
+// free decides, within bounds that leave memory to the rest.
+std::int64_t affordable_chunk(const at::Device& device) {
+  if (!device.is_cuda()) return kMiB;
+  if (at::globalContext().deterministicAlgorithms()) return 512 * kMiB;  // sums are cut at the same places whatever else holds memory
+  std::uint64_t free = 0, total = 0;
+  kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
+  const auto bytes = std::min({std::int64_t(free / 8), std::int64_t(total / 32), 2048 * kMiB});
+  return std::max(bytes, 128 * kMiB);
+}
+
+}  // namespace
 
 Head::Head(const Dims& dims, Unit& unit, Unit* tied_to) : dims_(dims), leaves_(dims), unit_(unit), tied_to_(tied_to) {}
 
@@ -23,11 +46,12 @@ void Head::normalize(const ResidualStream& stream) {
   kernels::rms_norm_forward(stream.residual, stream.delta, unit_.weight(leaves_.norm), dims_.norm_eps, x_, norm_, rstd_);
 }
 
-std::int64_t Head::chunk_rows(const at::Tensor& like) const {
-  // A CPU wants the chunk in its cache; a GPU wants matmuls large enough to fill it, with memory as the bound.
-  const std::int64_t bytes = like.is_cuda() ? std::int64_t(512) << 20 : std::int64_t(1) << 20;
-  const auto rows = bytes / (dims_.vocab * like.element_size());
-  return std::clamp<std::int64_t>(rows / 128 * 128, 128, std::max<std::int64_t>(128, like.size(0)));
+std::int64_t Head::chunk_rows(const at::Tensor& like) {
+  if (chunk_bytes_ == 0) chunk_bytes_ = affordable_chunk(like.device());
+  const auto rows = std::max<std::int64_t>(1, like.size(0));
+  const auto most = std::max<std::int64_t>(kRowStep, chunk_bytes_ / (dims_.vocab * like.element_size()));
+  const auto even = ceil_div(rows, ceil_div(rows, most));  // chunks of one size: the last is no sliver
+  return std::min(rows, ceil_div(even, kRowStep) * kRowStep);
 }
 
 at::Tensor Head::loss(const ResidualStream& stream, const at::Tensor& targets) { return loss_backward(stream, targets, {}, {}); }
@@ -36,7 +60,7 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
                                const at::Tensor& dstream) {
   normalize(stream);
   const bool train = scale.defined();
-  const auto rows = norm_.size(0), chunk = std::min(chunk_rows(norm_), rows);
+  const auto rows = norm_.size(0), chunk = chunk_rows(norm_);
   fit(losses_, {rows}, norm_.options().dtype(at::kFloat));
   fit(logits_, {chunk, dims_.vocab}, norm_.options());
   if (train) fit(dnorm_, {rows, dims_.hidden}, norm_.options());

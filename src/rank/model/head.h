@@ -21,13 +21,14 @@ class Head {
 
  private:
   void normalize(const ResidualStream& stream);
-  std::int64_t chunk_rows(const at::Tensor& like) const;
+  std::int64_t chunk_rows(const at::Tensor& like);
   const at::Tensor& matrix() const { return tied_to_ ? tied_to_->weight(kEmbeddingWeight) : unit_.weight(HeadLeaves::weight); }
 
   const Dims& dims_;
   const HeadLeaves leaves_;
   Unit& unit_;
   Unit* tied_to_;
+  std::int64_t chunk_bytes_ = 0;  // of logits; chosen at first use
   at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_;
 };
 

@@ -1,4 +1,4 @@
-// Where tests of kernels and models run: on a CPU, or on CUDA when LOCKSTEP_TEST_DEVICE=cuda says so.
+// Where tests of kernels and models run: on a CPU, or on CUDA when LOCKSTEP_TEST_DEVICE=cuda or cuda:K says so.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "rank/kernels/plugin.h"
@@ -14,10 +15,11 @@ namespace lockstep::test {
 
 inline at::Device device() {
   const char* asked = std::getenv("LOCKSTEP_TEST_DEVICE");
-  if (asked == nullptr || std::string_view(asked) != "cuda") return at::kCPU;
+  if (asked == nullptr || std::string_view(asked) == "cpu") return at::kCPU;
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // what cuBLAS needs to give the same bits every time
   kernels::cuda_plugin();                             // brings LibTorch's CUDA part in
-  return at::Device(at::kCUDA, 0);
+  const at::Device device{std::string(asked)};
+  return {device.type(), device.has_index() ? device.index() : c10::DeviceIndex(0)};
 }
 
 // The same bits every time, for tests that compare bits: attention's backward on CUDA otherwise sums in no fixed order.

@@ -8,8 +8,11 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/randperm.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/core/Reduction.h>
 #include <gtest/gtest.h>
 
@@ -31,6 +34,8 @@ at::Tensor random(at::IntArrayRef sizes, int seed, at::ScalarType type = at::kFl
 }
 
 at::Tensor leaf(const at::Tensor& t) { return t.to(at::kFloat).detach().clone().set_requires_grad(true); }
+
+at::Tensor f32_zeros_like(const at::Tensor& t) { return at::zeros(t.sizes(), t.options().dtype(at::kFloat)); }
 
 at::Tensor like(const at::Tensor& t) { return at::full_like(t, 77); }
 
@@ -149,6 +154,26 @@ TEST(Embedding, ForwardAndBackward) {
         EXPECT_TRUE(at::equal(second, dweight)) << "the same every time";
       }
   });
+}
+
+TEST(Embedding, BackwardOfTokensThatFillTheBatch) {
+  // Runs of equal tokens that end before, at and after the places where a kernel may cut its work, and one that is everything.
+  const std::int64_t s = kEmbeddingStretch;
+  for (const auto& runs : std::vector<std::vector<std::int64_t>>{
+           {s}, {s + 1}, {s - 1, 2}, {s, s}, {1, 2 * s - 1}, {3, 5 * s, 7}, {s / 2, s / 2, 1}, {10 * s + 5}, {1, s - 1, s, 2 * s + 1, 1}})
+    for (const auto type : kTypes)
+      for (const auto gradient_type : {at::kFloat, type}) {
+        const std::int64_t width = 72, vocab = 50;
+        std::vector<std::int64_t> list;
+        for (std::size_t run = 0; run < runs.size(); ++run) list.insert(list.end(), std::size_t(runs[run]), std::int64_t(7 * run % vocab));
+        const auto rows = std::int64_t(list.size());
+        const auto shuffled = at::randperm(rows, test::generator(3), at::kLong);
+        const auto tokens = at::tensor(list).index_select(0, shuffled).to(test::device());
+        const auto dout = random({rows, width}, 1, type), dweight = random({vocab, width}, 2, gradient_type), before = dweight.clone();
+        embedding_backward(tokens, dout, dweight);
+        const auto expected = f32_zeros_like(before).index_add(0, tokens, dout.to(at::kFloat)) + before.to(at::kFloat);
+        expect_close(dweight, expected, fmt::format("dweight of {} runs, {} rows", runs.size(), rows));
+      }
 }
 
 TEST(Embedding, RefusesTokensOutsideTheVocabularyOnCpu) {
