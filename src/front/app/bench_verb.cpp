@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Wish {
-  std::string model, dtype, device = "auto", backend = "auto", sizes = "1K..1G";
+  std::string model, dtype, recompute, device = "auto", backend = "auto", sizes = "1K..1G";
   std::optional<std::int64_t> seq, batch, accumulation, ranks;
   int steps = 10, warm_up = 5;
   bool json = false;
@@ -43,6 +43,7 @@ void describe(CLI::App& app, Wish& wish) {
     one->add_option("--dtype", wish.dtype, "f32, bf16 or f16; the file's if left out");
   }
   step->add_option("--accumulation", wish.accumulation, "micro-batches a step; 1 if left out")->check(CLI::PositiveNumber);
+  step->add_option("--recompute", wish.recompute, "auto, none, norms or blocks: what backward makes again; the file's if left out");
   step->add_option("--steps", wish.steps, "steps to measure")->capture_default_str()->check(CLI::Range(1, 100000));
   step->add_option("--warm-up", wish.warm_up, "steps before them, left out")->capture_default_str()->check(CLI::Range(0, 100000));
   comm->add_option("--ranks", wish.ranks, "ranks; one a GPU, or two on a CPU, if left out")->check(CLI::Range(2, 1 << 12));
@@ -67,6 +68,7 @@ config::Settings settings_of(const Wish& wish, const std::string& what, const la
   set("trainer.target_device", wish.device, "--device");
   set("trainer.distributed.backend", wish.backend, "--sync-backend");
   if (!wish.dtype.empty()) set("model.dtype", wish.dtype, "--dtype");
+  if (!wish.recompute.empty()) set("trainer.recompute", wish.recompute, "--recompute");
   if (wish.ranks) set("parallel.ranks", std::to_string(*wish.ranks), "--ranks");
   config::Settings settings = config::load(request);
 

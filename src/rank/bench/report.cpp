@@ -58,7 +58,7 @@ std::string to_text(const StepResult& r) {
   line("update", milliseconds(r.update) + ", f32 masters and moments");
   line("tokens/s", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second(), r.tokens_per_step()));
   line("", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second_amortised(tokens_an_update), tokens_an_update));
-  line("peak memory", base::human_bytes(static_cast<std::uint64_t>(r.peak_memory_bytes)));
+  line("peak memory", fmt::format("{}; activations: {}", base::human_bytes(static_cast<std::uint64_t>(r.peak_memory_bytes)), r.activations));
   line("MFU", mfu);
   line("", fmt::format("tokens/s x {:.4g} / peak; operations a token = 6 x (matmul weights + layers x heads x head_dim x seq)", r.flops_per_token));
   line("roofline", fmt::format("{:.1f} % of this device's own matmul rate", 100 * flops / r.ceilings.flops_per_second));
@@ -76,6 +76,7 @@ std::string to_json(const StepResult& r) {
                {"seq_len", r.seq_len},
                {"batch_size", r.batch_size},
                {"accumulation", r.accumulation},
+               {"activations", r.activations},
                {"warm_up", r.warm_up},
                {"step_seconds", json_of(r.step)},
                {"micro_batch_seconds", json_of(r.micro_batch)},

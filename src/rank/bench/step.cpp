@@ -8,9 +8,11 @@
 #include "rank/bench/bench.h"
 #include "rank/kernels/plugin.h"
 #include "rank/model/model.h"
+#include "rank/model/recompute.h"
 #include "rank/optim/optim.h"
 #include "rank/parallel/replicate.h"
 #include "rank/train/device_memory.h"
+#include "rank/train/keep.h"
 #include "rank/train/peak_flops.h"
 
 namespace lockstep::bench {
@@ -34,6 +36,10 @@ class Bench {
     optimizer_ = std::make_unique<optim::AdamW>(replica_.in_backward_order(),
                                                 optim::AdamW::settings_for(config_.trainer, config_.model.dtype, tokens));
     token_count_ = at::full({}, tokens, number());
+    const std::vector<model::Keep> keep = train::keep_for(config_, batch.batch_size * config_.data.seq_len,
+                                                          replica_.units.front()->weights().element_size(), device_);
+    for (std::size_t block = 0; block < keep.size(); ++block) model_->set_keep(block, keep[block]);
+    activations_ = model::describe(keep);
     for (int i = 0; i < different_batches; ++i) {
       const at::Tensor row = at::randint(config_.model.vocab_size, {batch.batch_size, config_.data.seq_len + 1}, at::kLong).to(device_);
       batches_.push_back({row.narrow(1, 0, config_.data.seq_len).contiguous(), row.narrow(1, 1, config_.data.seq_len).contiguous()});
@@ -54,6 +60,7 @@ class Bench {
     update();
   }
   std::int64_t parameters() const { return replica_.parameters(); }
+  const std::string& activations() const { return activations_; }
 
  private:
   at::TensorOptions number() const { return at::TensorOptions().device(device_).dtype(at::kDouble); }
@@ -67,8 +74,22 @@ class Bench {
   std::vector<std::pair<at::Tensor, at::Tensor>> batches_;
   at::Tensor token_count_;
   at::Tensor loss_ = at::zeros({}, number());
+  std::string activations_;
   std::size_t next_ = 0;
 };
+
+void measure_training(const StepRequest& request, StepResult& result) {
+  Bench bench(request);
+  result.parameters = bench.parameters();
+  result.activations = bench.activations();
+  if (request.device.is_cuda()) kernels::cuda_plugin().reset_peak_memory(request.device.index());
+  result.step_seconds = time_calls(request.device, request.warm_up, request.steps, [&] { bench.step(); });
+  result.step = spread_of(result.step_seconds);
+  result.peak_memory_bytes = train::peak_memory_bytes(request.device);
+  const int rounds = std::max(3, request.steps / 2);
+  result.micro_batch = spread_of(time_calls(request.device, 1, rounds, [&] { bench.micro_batch(); }));
+  result.update = spread_of(time_calls(request.device, 1, rounds, [&] { bench.update(); }));
+}
 
 }  // namespace
 
@@ -87,19 +108,10 @@ StepResult measure_step(const StepRequest& request) {
                     .batch_size = batch.batch_size,
                     .accumulation = batch.gradient_accumulation,
                     .warm_up = request.warm_up};
-  result.ceilings = measure_ceilings(request.device, scalar_type(config.model.dtype));
   result.flops_per_token = model::flops_per_token(config.model, config.data.seq_len);
   result.dense_peak_flops = train::dense_peak_flops(result.device, config.model.dtype).value_or(0);
-
-  Bench bench(request);
-  result.parameters = bench.parameters();
-  if (request.device.is_cuda()) kernels::cuda_plugin().reset_peak_memory(request.device.index());
-  result.step_seconds = time_calls(request.device, request.warm_up, request.steps, [&] { bench.step(); });
-  result.step = spread_of(result.step_seconds);
-  result.peak_memory_bytes = train::peak_memory_bytes(request.device);
-  const int rounds = std::max(3, request.steps / 2);
-  result.micro_batch = spread_of(time_calls(request.device, 1, rounds, [&] { bench.micro_batch(); }));
-  result.update = spread_of(time_calls(request.device, 1, rounds, [&] { bench.update(); }));
+  measure_training(request, result);
+  result.ceilings = measure_ceilings(request.device, scalar_type(config.model.dtype));  // when the model has left the memory
   return result;
 }
 
