@@ -1,5 +1,6 @@
 // `lockstep bench`: measures a step, the kernels or the collectives, by workers that the launcher starts and watches.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <csignal>
 #include <cstdio>
@@ -114,6 +115,9 @@ std::vector<std::string> worker_arguments(const Wish& wish, const std::string& w
 int measure(const Wish& wish, const std::string& what) {
   const launch::Environment environment = launch::process_environment();
   TrainSetup setup = set_up(settings_of(wish, what, environment), environment);
+  if (what == "comm" && setup.job.world_size == 1) {
+    throw base::usage_error("bench", "one rank has nobody to talk to. Give --ranks N; LOCKSTEP_OVERSUBSCRIBE=1 lets ranks share a GPU, --device cpu needs none.");
+  }
   launch::Signals signals;
   launch::sweep_old_pages();
   launch::Job& job = setup.job;

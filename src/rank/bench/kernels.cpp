@@ -1,11 +1,13 @@
 // Every kernel and matrix product of a model at its own shapes, with the least traffic or work that each must do.
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "config/config.h"
@@ -128,7 +130,8 @@ class KernelBench {
     const auto gradient = zeros({count}), weights = zeros({count});
     const auto master = at::zeros({count}, f32()), exp_avg = at::zeros({count}, f32()), exp_avg_sq = at::zeros({count}, f32());
     const bool own_weights = options_.dtype() != at::kFloat;
-    const auto control = at::ones({kernels::kControlNumbers}, options_.dtype(at::kDouble));
+    kernels::Control numbers{.factor = 1, .updates = 100, .loss_scale = 1};
+    const auto control = at::from_blob(&numbers, {kernels::kControlNumbers}, at::kDouble).clone().to(device_);
     double bytes = bytes_of({gradient, gradient, master, master, exp_avg, exp_avg, exp_avg_sq, exp_avg_sq});
     if (own_weights) bytes += bytes_of({weights});
     moves("adamw", master, bytes, [&] {
