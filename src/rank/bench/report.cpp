@@ -97,10 +97,10 @@ std::string to_json(const StepResult& r) {
 std::string to_text(const KernelsResult& result) {
   std::string text = fmt::format("kernels of {}, {} rows, {}, on {}\n  ceilings: {}\n\n", result.model, result.rows, result.dtype, result.device,
                                  ceilings_line(result.ceilings));
-  text += fmt::format("{:<32} {:>22} {:>10} {:>12} {:>8}\n", "kernel", "shape", "time", "rate", "share");
+  text += fmt::format("{:<32} {:>22} {:>10} {:>15} {:>8}\n", "kernel", "shape", "time", "rate", "share");
   for (const KernelResult& kernel : result.kernels) {
-    const std::string rate = kernel.bytes > 0 ? fmt::format("{:.1f} GB/s", kernel.rate() * 1e-9) : fmt::format("{:.2f} TF/s", kernel.rate() * 1e-12);
-    text += fmt::format("{:<32} {:>22} {:>10} {:>12} {:>6.1f} %\n", kernel.name, kernel.shape, time_text(kernel.seconds.median), rate,
+    const std::string rate = kernel.bytes > 0 ? fmt::format("{:.1f} GB/s", kernel.rate() * 1e-9) : fmt::format("{:.1f} GFLOP/s", kernel.rate() * 1e-9);
+    text += fmt::format("{:<32} {:>22} {:>10} {:>15} {:>6.1f} %\n", kernel.name, kernel.shape, time_text(kernel.seconds.median), rate,
                         100 * kernel.share_of(result.ceilings));
   }
   return text;
