@@ -24,7 +24,8 @@ std::int64_t parse_size(const std::string& text, const std::string& whole) {
   }
   const auto number = base::parse_integer(digits);
   if (!number || *number <= 0 || *number > largest / unit || *number * unit % 4 != 0) {
-    throw base::usage_error("bench", "--sizes {}: '{}' is not a size. Write bytes, a multiple of 4, with K, M or G: 1K..1G, or 64K,1M.", whole, text);
+    throw base::usage_error("bench", "--sizes {}: '{}' is not a size. Write bytes, a multiple of 4, with K, M or G: 1K..1G, or 64K,1M.",
+                            whole, text);
   }
   return *number * unit;
 }

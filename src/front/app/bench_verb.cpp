@@ -34,7 +34,8 @@ struct Wish {
 void describe(CLI::App& app, Wish& wish) {
   app.require_subcommand(1);
   CLI::App* step = app.add_subcommand("step", "one training step: random weights and tokens, forward, backward, clip, update");
-  CLI::App* kernels = app.add_subcommand("kernels", "each kernel and matrix product against this device's measured bandwidth or matmul rate");
+  CLI::App* kernels =
+      app.add_subcommand("kernels", "each kernel and matrix product against this device's measured bandwidth or matmul rate");
   CLI::App* comm = app.add_subcommand("comm", "each collective from small to large sizes: time, algorithm and bus bandwidth");
   step->add_option("--model", wish.model, "a model's file, or the name of one in models/")->required();
   kernels->add_option("--model", wish.model, "whose shapes; qwen2.5-0.5b on a GPU, nano on a CPU if left out");
@@ -102,7 +103,8 @@ class PassThrough : public launch::Observer {
 };
 
 std::vector<std::string> worker_arguments(const Wish& wish, const std::string& what, const launch::Job& job, const fs::path& result) {
-  std::vector<std::string> arguments = {"bench-" + what, "--config", job.config.string(), "--result", result.string(), "--json", wish.json ? "1" : "0"};
+  std::vector<std::string> arguments = {"bench-" + what, "--config", job.config.string(),  "--result",
+                                        result.string(), "--json",   wish.json ? "1" : "0"};
   const auto add = [&](const char* name, const std::string& value) { arguments.insert(arguments.end(), {name, value}); };
   if (what == "step") {
     add("--steps", std::to_string(wish.steps));
@@ -116,7 +118,9 @@ int measure(const Wish& wish, const std::string& what) {
   const launch::Environment environment = launch::process_environment();
   TrainSetup setup = set_up(settings_of(wish, what, environment), environment);
   if (what == "comm" && setup.job.world_size == 1) {
-    throw base::usage_error("bench", "one rank has nobody to talk to. Give --ranks N; LOCKSTEP_OVERSUBSCRIBE=1 lets ranks share a GPU, --device cpu needs none.");
+    throw base::usage_error(
+        "bench",
+        "one rank has nobody to talk to. Give --ranks N; LOCKSTEP_OVERSUBSCRIBE=1 lets ranks share a GPU, --device cpu needs none.");
   }
   launch::Signals signals;
   launch::sweep_old_pages();
@@ -150,7 +154,8 @@ int measure(const Wish& wish, const std::string& what) {
 
 int run_bench_verb(std::span<const std::string> args) {
   Wish wish;
-  CLI::App app{"Measures how fast this machine trains. Warm-up is left out and the device is waited for around every measurement.", "lockstep bench"};
+  CLI::App app{"Measures how fast this machine trains. Warm-up is left out and the device is waited for around every measurement.",
+               "lockstep bench"};
   describe(app, wish);
   if (!read_flags(app, args, "bench")) return 0;
   const std::string what = app.get_subcommands().front()->get_name();

@@ -25,7 +25,9 @@ struct Wish {
 };
 
 void describe(CLI::App& app, Wish& wish) {
-  app.add_option("-f,--model", wish.model, "a model's file, or the name of one in models/: its parameters and dtype size the gradients");
+  app.add_option(
+      "-f,--model", wish.model,
+      "a model's file, or the name of one in models/: its parameters and dtype size the gradients, its embedding what comes last");
   app.add_option("--step-seconds", wish.step_seconds, "one GPU's measured step")->check(CLI::PositiveNumber);
   app.add_option("--from", wish.from, "a one-rank run's summary.json, or what `lockstep bench step --json` printed");
   app.add_option("--gpus", wish.gpus, "the most GPUs to predict for")->capture_default_str()->check(CLI::Range(1, 1 << 16));
@@ -44,25 +46,31 @@ plan::Measured measured_of(const Wish& wish) {
   plan::Measured measured;
   if (!wish.from.empty()) {
     std::error_code error;
-    if (!std::filesystem::is_regular_file(wish.from, error)) throw base::usage_error("plan", "--from {}: there is no such file.", wish.from);
+    if (!std::filesystem::is_regular_file(wish.from, error))
+      throw base::usage_error("plan", "--from {}: there is no such file.", wish.from);
     const plan::MeasuredRun run = plan::read_measured(base::read_text(wish.from), wish.from);
     measured.step_seconds = run.step_seconds;
     measured.gradient_bytes = run.parameters * bytes_of(run.dtype);
     measured.accumulation = run.accumulation;
   }
   if (!wish.model.empty()) {
-    const config::RunConfig config = config::load({.file = find_model(wish.model, "plan"), .environment = config::process_environment()}).values;
+    const config::RunConfig config =
+        config::load({.file = find_model(wish.model, "plan"), .environment = config::process_environment()}).values;
     const bool wide = config.parallel.reduce_dtype == config::ReduceDType::f32;
-    measured.gradient_bytes = config::count_parameters(config.model) * (wide ? 4 : bytes_of(config::name_of(config.model.dtype)));
+    const std::int64_t width = wide ? 4 : bytes_of(config::name_of(config.model.dtype));
+    measured.gradient_bytes = config::count_parameters(config.model) * width;
+    measured.late_bytes = config.model.vocab_size * config.model.hidden_size * width;
     measured.bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_cap_mb * (1 << 20));
   }
   if (wish.step_seconds) measured.step_seconds = *wish.step_seconds;
   if (wish.accumulation) measured.accumulation = *wish.accumulation;
   if (wish.bucket_mb) measured.bucket_bytes = static_cast<std::int64_t>(*wish.bucket_mb * (1 << 20));
   if (measured.step_seconds <= 0) {
-    throw base::usage_error("plan", "a plan starts from one GPU's measured step: give --step-seconds S, or --from FILE with a run's summary.json.");
+    throw base::usage_error("plan",
+                            "a plan starts from one GPU's measured step: give --step-seconds S, or --from FILE with a run's summary.json.");
   }
-  if (measured.gradient_bytes <= 0) throw base::usage_error("plan", "which model? Give -f FILE, or --from FILE, which knows its parameters.");
+  if (measured.gradient_bytes <= 0)
+    throw base::usage_error("plan", "which model? Give -f FILE, or --from FILE, which knows its parameters.");
   return measured;
 }
 

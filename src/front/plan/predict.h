@@ -20,10 +20,11 @@ std::vector<Link> known_links();
 Link link_named(std::string_view name);  // UserError that lists the names there are
 
 struct Measured {
-  double step_seconds = 0;         // of one GPU
+  double step_seconds = 0;  // of one GPU
   std::int64_t gradient_bytes = 0;
+  std::int64_t late_bytes = 0;  // of them, what only the end of backward completes: the embedding's
   std::int64_t bucket_bytes = 25 << 20;
-  std::int64_t accumulation = 1;   // micro-batches a step: only the last one's backward hides communication
+  std::int64_t accumulation = 1;  // micro-batches a step: only the last one's backward hides communication
 };
 
 struct Prediction {

@@ -97,7 +97,8 @@ void measure_comm(const comm::World& world, const std::vector<std::int64_t>& siz
   for (const std::int64_t size : sizes) {
     // whole, mine, and a backend's own copies of both
     if (4 * size > budget) {
-      if (!json && world.place().rank == 0) sink(fmt::format("{} and above: left out, too little memory is free", base::human_bytes(static_cast<std::uint64_t>(size))));
+      if (!json && world.place().rank == 0)
+        sink(fmt::format("{} and above: left out, too little memory is free", base::human_bytes(static_cast<std::uint64_t>(size))));
       return;
     }
     for (const CommResult& result : bench.run(size)) {

@@ -59,7 +59,8 @@ class KernelBench {
   // The logits of one chunk: what the head takes at once.
   std::int64_t loss_rows() const {
     const std::int64_t bytes = device_.is_cuda() ? std::int64_t(512) << 20 : std::int64_t(8) << 20;
-    return std::clamp<std::int64_t>(bytes / (dims_.vocab * static_cast<std::int64_t>(options_.dtype().itemsize())), std::min<std::int64_t>(128, rows_), rows_);
+    return std::clamp<std::int64_t>(bytes / (dims_.vocab * static_cast<std::int64_t>(options_.dtype().itemsize())),
+                                    std::min<std::int64_t>(128, rows_), rows_);
   }
 
   void moves(const std::string& name, const at::Tensor& largest, double bytes, const std::function<void()>& work) {
@@ -84,7 +85,8 @@ class KernelBench {
     const kernels::HeadLayout layout{time_, dims_.heads, dims_.kv_heads, dims_.head_dim};
     const auto rotary = kernels::rotary_table(time_, dims_.head_dim, dims_.rope_theta, device_);
     const auto qkv = random({rows_, dims_.qkv_width()});
-    const double rotated = bytes_of({qkv}) * static_cast<double>(dims_.q_width() + dims_.kv_width()) / static_cast<double>(dims_.qkv_width());
+    const double rotated =
+        bytes_of({qkv}) * static_cast<double>(dims_.q_width() + dims_.kv_width()) / static_cast<double>(dims_.qkv_width());
     moves("rope forward", qkv, 2 * rotated, [&] { kernels::rope_forward(qkv, qkv, layout, rotary, {}); });
     const std::int64_t batch = rows_ / time_;
     // As attention leaves them: stored [batch, time, heads, head_dim].

@@ -32,7 +32,9 @@ std::string ceilings_line(const Ceilings& ceilings) {
                      ceilings.matmul_size, ceilings.matmul_size);
 }
 
-std::string time_text(double seconds) { return seconds < 1e-3 ? fmt::format("{:.1f} us", seconds * 1e6) : fmt::format("{:.2f} ms", seconds * 1e3); }
+std::string time_text(double seconds) {
+  return seconds < 1e-3 ? fmt::format("{:.1f} us", seconds * 1e6) : fmt::format("{:.2f} ms", seconds * 1e3);
+}
 
 }  // namespace
 
@@ -48,8 +50,10 @@ at::ScalarType scalar_type(config::DType dtype) {
 std::string to_text(const StepResult& r) {
   const double flops = r.tokens_per_second() * r.flops_per_token;
   std::string mfu = "not stated: the dense peak of this device is not known for " + r.dtype;
-  if (r.dense_peak_flops > 0) mfu = fmt::format("{:.1f} % of the dense peak, {:.1f} TFLOP/s", 100 * flops / r.dense_peak_flops, r.dense_peak_flops * 1e-12);
-  std::string text = fmt::format("{}, {} parameters, {}, on {}\n", r.model, base::human_count(static_cast<double>(r.parameters)), r.dtype, r.device);
+  if (r.dense_peak_flops > 0)
+    mfu = fmt::format("{:.1f} % of the dense peak, {:.1f} TFLOP/s", 100 * flops / r.dense_peak_flops, r.dense_peak_flops * 1e-12);
+  std::string text =
+      fmt::format("{}, {} parameters, {}, on {}\n", r.model, base::human_count(static_cast<double>(r.parameters)), r.dtype, r.device);
   const auto line = [&](std::string_view name, const std::string& value) { text += fmt::format("  {:<14} {}\n", name, value); };
   line("step", fmt::format("{} sequences of {} tokens x {} micro-batches; {} steps after {}", r.batch_size, r.seq_len, r.accumulation,
                            r.step_seconds.size(), r.warm_up));
@@ -58,9 +62,11 @@ std::string to_text(const StepResult& r) {
   line("update", milliseconds(r.update) + ", f32 masters and moments");
   line("tokens/s", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second(), r.tokens_per_step()));
   line("", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second_amortised(tokens_an_update), tokens_an_update));
-  line("peak memory", fmt::format("{}; activations: {}", base::human_bytes(static_cast<std::uint64_t>(r.peak_memory_bytes)), r.activations));
+  line("peak memory",
+       fmt::format("{}; activations: {}", base::human_bytes(static_cast<std::uint64_t>(r.peak_memory_bytes)), r.activations));
   line("MFU", mfu);
-  line("", fmt::format("tokens/s x {:.4g} / peak; operations a token = 6 x (matmul weights + layers x heads x head_dim x seq)", r.flops_per_token));
+  line("", fmt::format("tokens/s x {:.4g} / peak; operations a token = 6 x (matmul weights + layers x heads x head_dim x seq)",
+                       r.flops_per_token));
   line("roofline", fmt::format("{:.1f} % of this device's own matmul rate", 100 * flops / r.ceilings.flops_per_second));
   line("ceilings", ceilings_line(r.ceilings));
   return text;
@@ -95,11 +101,12 @@ std::string to_json(const StepResult& r) {
 }
 
 std::string to_text(const KernelsResult& result) {
-  std::string text = fmt::format("kernels of {}, {} rows, {}, on {}\n  ceilings: {}\n\n", result.model, result.rows, result.dtype, result.device,
-                                 ceilings_line(result.ceilings));
+  std::string text = fmt::format("kernels of {}, {} rows, {}, on {}\n  ceilings: {}\n\n", result.model, result.rows, result.dtype,
+                                 result.device, ceilings_line(result.ceilings));
   text += fmt::format("{:<32} {:>22} {:>10} {:>15} {:>8}\n", "kernel", "shape", "time", "rate", "share");
   for (const KernelResult& kernel : result.kernels) {
-    const std::string rate = kernel.bytes > 0 ? fmt::format("{:.1f} GB/s", kernel.rate() * 1e-9) : fmt::format("{:.1f} GFLOP/s", kernel.rate() * 1e-9);
+    const std::string rate =
+        kernel.bytes > 0 ? fmt::format("{:.1f} GB/s", kernel.rate() * 1e-9) : fmt::format("{:.1f} GFLOP/s", kernel.rate() * 1e-9);
     text += fmt::format("{:<32} {:>22} {:>10} {:>15} {:>6.1f} %\n", kernel.name, kernel.shape, time_text(kernel.seconds.median), rate,
                         100 * kernel.share_of(result.ceilings));
   }
@@ -107,8 +114,8 @@ std::string to_text(const KernelsResult& result) {
 }
 
 std::string to_json(const KernelsResult& result) {
-  Json json = {{"bench", "kernels"}, {"model", result.model},      {"device", result.device},
-               {"dtype", result.dtype}, {"rows", result.rows}, {"ceilings", json_of(result.ceilings)}};
+  Json json = {{"bench", "kernels"},    {"model", result.model}, {"device", result.device},
+               {"dtype", result.dtype}, {"rows", result.rows},   {"ceilings", json_of(result.ceilings)}};
   json["kernels"] = Json::array();
   for (const KernelResult& kernel : result.kernels) {
     json["kernels"].push_back({{"name", kernel.name},
@@ -129,8 +136,9 @@ std::string comm_header(const comm::World& world, const std::string& device) {
 }
 
 std::string to_text(const CommResult& r) {
-  return fmt::format("  {:<16} {:>10} {:>12} {:>7.3f} GB/s {:>7.3f} GB/s {:>7}", r.operation, base::human_bytes(static_cast<std::uint64_t>(r.bytes)),
-                     time_text(r.seconds), r.algorithm_bandwidth() * 1e-9, r.bus_bandwidth() * 1e-9, r.calls);
+  return fmt::format("  {:<16} {:>10} {:>12} {:>7.3f} GB/s {:>7.3f} GB/s {:>7}", r.operation,
+                     base::human_bytes(static_cast<std::uint64_t>(r.bytes)), time_text(r.seconds), r.algorithm_bandwidth() * 1e-9,
+                     r.bus_bandwidth() * 1e-9, r.calls);
 }
 
 std::string to_json(const CommResult& r) {

@@ -28,16 +28,16 @@ class Bench {
     const config::BatchPlan batch = config::plan_batch(config_, 1);
     accumulation_ = batch.gradient_accumulation;
     const at::ScalarType dtype = scalar_type(config_.model.dtype);
-    replica_ = parallel::make_replica(model::decoder_units(config_.model),
-                                      {.device = device_, .weight_dtype = dtype, .gradient_dtype = dtype});
+    replica_ =
+        parallel::make_replica(model::decoder_units(config_.model), {.device = device_, .weight_dtype = dtype, .gradient_dtype = dtype});
     model::initialize(replica_.units, config_.trainer.seed);
     model_ = std::make_unique<model::Decoder>(config_.model, replica_.in_forward_order());
     const double tokens = static_cast<double>(batch.global_batch_size * config_.data.seq_len);
     optimizer_ = std::make_unique<optim::AdamW>(replica_.in_backward_order(),
                                                 optim::AdamW::settings_for(config_.trainer, config_.model.dtype, tokens));
     token_count_ = at::full({}, tokens, number());
-    const std::vector<model::Keep> keep = train::keep_for(config_, batch.batch_size * config_.data.seq_len,
-                                                          replica_.units.front()->weights().element_size(), device_);
+    const std::vector<model::Keep> keep =
+        train::keep_for(config_, batch.batch_size * config_.data.seq_len, replica_.units.front()->weights().element_size(), device_);
     for (std::size_t block = 0; block < keep.size(); ++block) model_->set_keep(block, keep[block]);
     activations_ = model::describe(keep);
     for (int i = 0; i < different_batches; ++i) {

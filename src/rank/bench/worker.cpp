@@ -29,8 +29,8 @@ std::vector<std::int64_t> sizes_of(const Arguments& arguments) {
 void run_comm(const Arguments& arguments, const config::RunConfig& config, at::Device device, const comm::Place& place, bool json,
               const std::shared_ptr<record::PageWriter>& page, const Sink& sink) {
   page->set_phase(record::Phase::connecting, 0);
-  const comm::World world({.place = place, .backend = config.trainer.distributed.backend, .device = device, .timeout_s = config.parallel.timeout_s},
-                          page);
+  const comm::World world(
+      {.place = place, .backend = config.trainer.distributed.backend, .device = device, .timeout_s = config.parallel.timeout_s}, page);
   page->set_phase(record::Phase::reducing, 1);
   if (!json && place.rank == 0) {
     if (!world.fallback().empty()) sink(world.fallback());
@@ -53,14 +53,12 @@ void run(const std::string& verb, const Arguments& arguments, at::Device device,
   if (verb == "bench-comm") {
     run_comm(arguments, config, device, place, json, page, sink);
   } else if (verb == "bench-step") {
-    const StepResult result = measure_step(
-        {.config = config, .device = device, .warm_up = number(arguments, "warm-up"), .steps = number(arguments, "steps")});
+    const StepResult result =
+        measure_step({.config = config, .device = device, .warm_up = number(arguments, "warm-up"), .steps = number(arguments, "steps")});
     sink(json ? to_json(result) : to_text(result));
   } else if (verb == "bench-kernels") {
-    const KernelsResult result = measure_kernels({.model = config.model,
-                                                  .device = device,
-                                                  .batch_size = config::plan_batch(config, 1).batch_size,
-                                                  .seq_len = config.data.seq_len});
+    const KernelsResult result = measure_kernels(
+        {.model = config.model, .device = device, .batch_size = config::plan_batch(config, 1).batch_size, .seq_len = config.data.seq_len});
     sink(json ? to_json(result) : to_text(result));
   } else {
     throw base::usage_error("worker", "'{}' is not a benchmark.", verb);

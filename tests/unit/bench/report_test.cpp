@@ -32,8 +32,8 @@ TEST(CommResult, BusBandwidthCountsWhatALinkCarries) {
     const char* operation;
     int ranks;
     double bus;
-  } cases[] = {{"all_reduce", 2, 100},  {"all_reduce", 4, 150},     {"all_gather", 4, 75},
-               {"reduce_scatter", 2, 50}, {"broadcast", 8, 100}, {"all_reduce", 1, 0}};
+  } cases[] = {{"all_reduce", 2, 100},    {"all_reduce", 4, 150}, {"all_gather", 4, 75},
+               {"reduce_scatter", 2, 50}, {"broadcast", 8, 100},  {"all_reduce", 1, 0}};
   for (const auto& c : cases) {
     const CommResult result{.operation = c.operation, .bytes = 1000, .seconds = 10, .calls = 1, .ranks = c.ranks};
     EXPECT_DOUBLE_EQ(result.algorithm_bandwidth(), 100) << c.operation;
@@ -58,7 +58,8 @@ TEST(KernelResult, ShareIsOfTheCeilingThatLimitsIt) {
 }
 
 TEST(StepResult, RatesAndUpdates) {
-  StepResult result{.model = "m", .device = "d", .dtype = "bf16", .seq_len = 1024, .batch_size = 4, .accumulation = 2, .step_seconds = {1.5}};
+  StepResult result{
+      .model = "m", .device = "d", .dtype = "bf16", .seq_len = 1024, .batch_size = 4, .accumulation = 2, .step_seconds = {1.5}};
   result.step = {1.5, 1.5, 1.5};
   result.micro_batch = {0.5, 0.5, 0.5};
   result.update = {0.5, 0.5, 0.5};

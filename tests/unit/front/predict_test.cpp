@@ -22,15 +22,16 @@ struct Case {
 
 TEST(Predict, ExposedCommunicationIsWhatTheFormulaSays) {
   const Case cases[] = {
-      {"one GPU sends nothing", {0.3, 1000000000, 100000000, 1}, 10 * GB, 0, 1, 0},
+      {"one GPU sends nothing", {0.3, 1000000000, 0, 100000000, 1}, 10 * GB, 0, 1, 0},
       // 10 buckets of 0.1 GB: each 2 x 1/2 x 0.1 / 10 = 0.01 s; 0.1 s in all, 0.2 s of backward: only the last one shows.
-      {"hidden but for the last bucket", {0.3, 1000000000, 100000000, 1}, 10 * GB, 0, 2, 0.01},
+      {"hidden but for the last bucket", {0.3, 1000000000, 0, 100000000, 1}, 10 * GB, 0, 2, 0.01},
       // Four GPUs: 2 x 3/4 x 0.1 GB / 1 GB/s = 0.15 s a bucket, 1.5 s in all, less 9/10 of 0.2 s.
-      {"bound by the link", {0.3, 1000000000, 100000000, 1}, 1 * GB, 0, 4, 1.5 - 0.18},
+      {"bound by the link", {0.3, 1000000000, 0, 100000000, 1}, 1 * GB, 0, 4, 1.5 - 0.18},
       // Of four micro-batches only the last one's backward (0.05 s) hides.
-      {"accumulation", {0.3, 1000000000, 100000000, 4}, 2 * GB, 0, 2, 0.5 - 0.045},
-      {"one bucket is never hidden", {0.3, 50000000, 100000000, 1}, 1 * GB, 0, 2, 0.05},
-      {"latency counts 2 (N - 1) times a bucket", {0.3, 1000, 100000000, 1}, 1e30, 1e-3, 8, 14e-3},
+      {"accumulation", {0.3, 1000000000, 0, 100000000, 4}, 2 * GB, 0, 2, 0.5 - 0.045},
+      {"one bucket is never hidden", {0.3, 50000000, 0, 100000000, 1}, 1 * GB, 0, 2, 0.05},
+      {"an embedding of three buckets comes last", {0.3, 1000000000, 250000000, 100000000, 1}, 10 * GB, 0, 2, 0.03},
+      {"latency counts 2 (N - 1) times a bucket", {0.3, 1000, 0, 100000000, 1}, 1e30, 1e-3, 8, 14e-3},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.what);
@@ -44,7 +45,7 @@ TEST(Predict, ExposedCommunicationIsWhatTheFormulaSays) {
 }
 
 TEST(Predict, EveryLinkIsNamedAndSlowerOnesPromiseLess) {
-  const Measured measured{0.2, 1000000000, 25 << 20, 1};
+  const Measured measured{0.2, 1000000000, 0, 25 << 20, 1};
   double last = 9;
   for (const Link& link : known_links()) {
     EXPECT_EQ(link_named(link.name).bytes_per_second, link.bytes_per_second);
@@ -64,7 +65,8 @@ TEST(Predict, CountsDoubleUpToTheLast) {
 
 TEST(Predict, ReadsRunsAndBenchmarks) {
   const MeasuredRun run = read_measured(
-      R"({"model":"m","device":"d","dtype":"bf16","ranks":1,"parameters":7,"batch":{"gradient_accumulation":2},"step_seconds":{"average":0.5}})", "s");
+      R"({"model":"m","device":"d","dtype":"bf16","ranks":1,"parameters":7,"batch":{"gradient_accumulation":2},"step_seconds":{"average":0.5}})",
+      "s");
   EXPECT_EQ(run.step_seconds, 0.5);
   EXPECT_EQ(run.parameters, 7);
   EXPECT_EQ(run.accumulation, 2);
@@ -72,15 +74,16 @@ TEST(Predict, ReadsRunsAndBenchmarks) {
       read_measured(R"({"model":"m","device":"d","dtype":"f32","parameters":7,"accumulation":3,"step_seconds":{"median":0.25}})", "s");
   EXPECT_EQ(bench.step_seconds, 0.25);
   EXPECT_EQ(bench.accumulation, 3);
-  for (const char* wrong : {"", "[]", "{}", R"({"step_seconds":{"median":"x"}})",
-                            R"({"model":"m","device":"d","dtype":"f32","ranks":2,"parameters":7,"accumulation":3,"step_seconds":{"median":1}})",
-                            R"({"model":"m","device":"d","dtype":"f32","parameters":7,"accumulation":3,"step_seconds":{"median":0}})"}) {
+  for (const char* wrong :
+       {"", "[]", "{}", R"({"step_seconds":{"median":"x"}})",
+        R"({"model":"m","device":"d","dtype":"f32","ranks":2,"parameters":7,"accumulation":3,"step_seconds":{"median":1}})",
+        R"({"model":"m","device":"d","dtype":"f32","parameters":7,"accumulation":3,"step_seconds":{"median":0}})"}) {
     EXPECT_THROW(read_measured(wrong, "s"), base::UserError) << wrong;
   }
 }
 
 TEST(Predict, TableAndJsonAgree) {
-  const Measured measured{0.2, 1000000000, 25 << 20, 1};
+  const Measured measured{0.2, 1000000000, 0, 25 << 20, 1};
   const Link link = link_named("nvlink");
   std::vector<Prediction> predictions;
   for (int gpus : gpu_counts(8)) predictions.push_back(predict(measured, link, gpus));
