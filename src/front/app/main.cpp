@@ -36,7 +36,8 @@ int dispatch(const std::string& program, const std::vector<std::string>& words) 
   }
   if (verb.starts_with("-")) throw base::usage_error("lockstep", "{} comes after a verb. Did you mean lockstep train {} ...?", verb, verb);
   const auto near = base::nearest(verb, verbs);
-  throw base::usage_error("lockstep", "'{}' is not a verb.{} There are train, generate, config, devices, bench and plan; --help says what they do.",
+  throw base::usage_error("lockstep",
+                          "'{}' is not a verb.{} There are train, generate, config, devices, bench and plan; --help says what they do.",
                           verb, near ? fmt::format(" Did you mean {}?", *near) : "");
 }
 
