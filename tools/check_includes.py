@@ -13,7 +13,8 @@ MAY = {
     "front/launch": {"config", "record"},
     "front/check": {"config", "record", "front/launch"},
     "front/serve": {"config", "record"},
-    "front/app": {"config", "record", "front/launch", "front/check", "front/serve"},
+    "front/plan": {"config"},
+    "front/app": {"config", "record", "front/launch", "front/check", "front/serve", "front/plan"},
     "rank/comm": {"config", "record"},
     "rank/kernels": {"config"},
     "rank/data": {"config"},
@@ -24,7 +25,8 @@ MAY = {
     "rank/checkpoint": {"config", "rank/comm", "rank/model"},
     "rank/train": {"config", "record", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/task", "rank/optim", "rank/parallel",
                    "rank/checkpoint"},
-    "rank/app": {"config", "record", "rank/comm", "rank/kernels", "rank/train"},
+    "rank/bench": {"config", "record", "rank/comm", "rank/kernels", "rank/model", "rank/optim", "rank/parallel", "rank/train"},
+    "rank/app": {"config", "record", "rank/comm", "rank/kernels", "rank/train", "rank/bench"},
 }
 # LibTorch is for the rank program alone; its distributed headers are slow to compile and stay in comm's .cpp files.
 TORCH = re.compile(r"<(ATen|c10|torch|caffe2)/")

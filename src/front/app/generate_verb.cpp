@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "front/app/flags.h"
 #include "front/app/verbs.h"
 #include "front/launch/devices.h"
 #include "front/launch/libtorch.h"
@@ -65,31 +65,13 @@ std::vector<std::string> worker_arguments(const Wish& wish) {
   return arguments;
 }
 
-// Underscores in a flag's name are taken as dashes.
-std::vector<std::string> dashed(std::span<const std::string> args) {
-  std::vector<std::string> result(args.begin(), args.end());
-  for (auto& argument : result) {
-    if (!argument.starts_with("--")) continue;
-    std::replace(argument.begin(), argument.begin() + static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size())), '_', '-');
-  }
-  std::reverse(result.begin(), result.end());  // as CLI11 takes them
-  return result;
-}
-
 }  // namespace
 
 int run_generate_verb(std::span<const std::string> args) {
   Wish wish;
   CLI::App app{"Writes text from a run's newest checkpoint.", "lockstep generate"};
   describe(app, wish);
-  try {
-    app.parse(dashed(args));
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw base::usage_error("generate", "{}. `lockstep generate --help` lists the flags.", error.what());
-  }
+  if (!read_flags(app, args, "generate")) return 0;
   std::error_code error;
   if (!fs::is_directory(wish.run, error)) throw base::usage_error("generate", "--run {}: there is no such folder.", wish.run);
   if (!fs::exists(record::RunFolder{wish.run}.config(), error)) {

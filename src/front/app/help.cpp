@@ -10,6 +10,8 @@ std::string general_help() {
   lockstep generate          text from a run's newest checkpoint
   lockstep config            show, explain and describe settings
   lockstep devices           what there is to train on
+  lockstep bench             how fast a step, each kernel and each collective is here
+  lockstep plan              what more GPUs would bring, from one GPU's measured step
 
   lockstep VERB --help       the flags of a verb
   lockstep --version

@@ -31,6 +31,7 @@ struct Job {
   record::RunFolder folder;
   std::filesystem::path config;  // resolved settings, for the workers
   std::filesystem::path worker;
+  std::vector<std::string> arguments;  // of the workers; empty: train with `config` in `folder`
   std::string library_path;
   Environment environment;  // what the workers' environment is made from
   std::vector<LocalRank> ranks;

@@ -73,11 +73,16 @@ class Supervisor {
       const auto log = job_.folder.rank_log(rank.rank);
       mark_start(log);
       Child child = Child::start({.program = job_.worker,
-                                  .arguments = {"train", "--config", job_.config.string(), "--run", job_.folder.root.string()},
+                                  .arguments = worker_arguments(),
                                   .environment = worker_environment(job_, rank),
                                   .log = log});
       workers_.push_back({rank, std::move(child)});
     }
+  }
+
+  std::vector<std::string> worker_arguments() const {
+    if (!job_.arguments.empty()) return job_.arguments;
+    return {"train", "--config", job_.config.string(), "--run", job_.folder.root.string()};
   }
 
   // A report quotes the log only from here on.

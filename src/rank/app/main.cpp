@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "rank/bench/worker.h"
 #include "rank/kernels/plugin.h"
 #include "rank/train/generate.h"
 #include "rank/train/run.h"
@@ -111,6 +112,7 @@ int main(int argc, char** argv) {
     const auto arguments = read_arguments(argc, argv);
     if (verb == "train") return run_train(arguments, page, place);
     if (verb == "generate") return run_generate(arguments);
+    if (verb.starts_with("bench-")) return bench::run(verb, arguments, open_device(), place, page);
     throw base::usage_error("worker", "lockstep-worker is started by lockstep; '{}' is not one of its verbs.", verb);
   });
   std::cout.flush();

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "rank/model/recompute.h"
-#include "rank/train/device_memory.h"
+#include "rank/train/keep.h"
 #include "rank/train/run.h"
 #include "rank/train/state.h"
 
@@ -34,16 +34,8 @@ data::Loader::Options loader_options(const Run& run) {
 
 // Keeps as many activations as memory holds beside weights, gradients and moments, or what trainer.recompute says.
 void choose_recompute(Run& run) {
-  const std::int64_t layers = run.config.model.num_layers;
-  std::vector<model::Keep> keep(static_cast<std::size_t>(layers), model::Keep::all);
-  switch (run.config.trainer.recompute) {
-    case config::Recompute::none: break;
-    case config::Recompute::norms: keep.assign(keep.size(), model::Keep::matmuls); break;
-    case config::Recompute::blocks: keep.assign(keep.size(), model::Keep::input); break;
-    case config::Recompute::automatic:
-      keep = model::choose_keep(run.config.model, run.batch.batch_size * run.dataset.training->seq_len(),
-                                run.replica.units.front()->weights().element_size(), free_memory_bytes(run.world->device()));
-  }
+  const std::vector<model::Keep> keep = keep_for(run.config, run.batch.batch_size * run.dataset.training->seq_len(),
+                                                 run.replica.units.front()->weights().element_size(), run.world->device());
   for (std::size_t block = 0; block < keep.size(); ++block) run.model->set_keep(block, keep[block]);
   run.recompute = model::describe(keep);
 }

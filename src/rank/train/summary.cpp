@@ -9,28 +9,18 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "rank/train/device_memory.h"
+#include "rank/train/peak_flops.h"
 
 namespace lockstep::train {
 namespace {
 
 constexpr std::size_t warm_up_steps = 3;  // left out of averages: allocation, first touches, autotuning
 
-// Dense peak of the matrix units in bf16/f16, by name as the driver gives it.
-std::optional<double> dense_peak(const std::string& device, config::DType dtype) {
-  if (dtype == config::DType::f32) return std::nullopt;
-  static const std::pair<const char*, double> peaks[] = {{"H200", 989.4e12}, {"H100", 989.4e12},     {"A100", 312e12},
-                                                         {"L40S", 362e12},   {"RTX 4090", 165.2e12}, {"RTX 3090", 71e12}};
-  for (const auto& [name, flops] : peaks) {
-    if (device.find(name) != std::string::npos) return flops;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Summary::Summary(const Run& run)
     : run_(run), device_name_(describe_device(run.world->device())), start_ns_(base::now_ns()), first_step_(run.progress.step) {
-  if (const auto peak = dense_peak(device_name_, run.config.model.dtype)) peak_flops_ = *peak * run.ranks().size();
+  if (const auto peak = dense_peak_flops(device_name_, run.config.model.dtype)) peak_flops_ = *peak * run.ranks().size();
 }
 
 void Summary::add(std::int64_t, double seconds, double loss, double tokens) {

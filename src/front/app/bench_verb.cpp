@@ -1,0 +1,166 @@
+// `lockstep bench`: measures a step, the kernels or the collectives, by workers that the launcher starts and watches.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "config/config.h"
+#include "front/app/bench_sizes.h"
+#include "front/app/flags.h"
+#include "front/app/model_file.h"
+#include "front/app/train_setup.h"
+#include "front/app/verbs.h"
+#include "front/launch/libtorch.h"
+#include "record/tail.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Wish {
+  std::string model, dtype, recompute, device = "auto", backend = "auto", sizes = "1K..1G";
+  std::optional<std::int64_t> seq, batch, accumulation, ranks;
+  int steps = 10, warm_up = 5;
+  bool json = false;
+};
+
+void describe(CLI::App& app, Wish& wish) {
+  app.require_subcommand(1);
+  CLI::App* step = app.add_subcommand("step", "one training step: random weights and tokens, forward, backward, clip, update");
+  CLI::App* kernels =
+      app.add_subcommand("kernels", "each kernel and matrix product against this device's measured bandwidth or matmul rate");
+  CLI::App* comm = app.add_subcommand("comm", "each collective from small to large sizes: time, algorithm and bus bandwidth");
+  step->add_option("--model", wish.model, "a model's file, or the name of one in models/")->required();
+  kernels->add_option("--model", wish.model, "whose shapes; qwen2.5-0.5b on a GPU, nano on a CPU if left out");
+  for (CLI::App* one : {step, kernels}) {
+    one->add_option("--seq", wish.seq, "tokens a sequence; the file's if left out")->check(CLI::PositiveNumber);
+    one->add_option("--batch", wish.batch, "sequences a micro-batch; the file's if left out")->check(CLI::PositiveNumber);
+    one->add_option("--dtype", wish.dtype, "f32, bf16 or f16; the file's if left out");
+  }
+  step->add_option("--accumulation", wish.accumulation, "micro-batches a step; 1 if left out")->check(CLI::PositiveNumber);
+  step->add_option("--recompute", wish.recompute, "auto, none, norms or blocks: what backward makes again; the file's if left out");
+  step->add_option("--steps", wish.steps, "steps to measure")->capture_default_str()->check(CLI::Range(1, 100000));
+  step->add_option("--warm-up", wish.warm_up, "steps before them, left out")->capture_default_str()->check(CLI::Range(0, 100000));
+  comm->add_option("--ranks", wish.ranks, "ranks; one a GPU, or two on a CPU, if left out")->check(CLI::Range(2, 1 << 12));
+  comm->add_option("--sync-backend", wish.backend, "auto, nccl, gloo or cpu")->capture_default_str();
+  comm->add_option("--sizes", wish.sizes, "bytes, 1K..1G in steps of 4, or a list such as 64K,1M")->capture_default_str();
+  for (CLI::App* one : {step, kernels, comm}) {
+    one->add_option("--device", wish.device, "auto, cpu or cuda")->capture_default_str();
+    one->add_flag("--json", wish.json, "one line of JSON a result");
+  }
+}
+
+bool has_gpu(const Wish& wish, const launch::Environment& environment) {
+  return wish.device != "cpu" && !launch::look_at_machine(environment).visible.empty();
+}
+
+config::Settings settings_of(const Wish& wish, const std::string& what, const launch::Environment& environment) {
+  config::Request request{.environment = config::process_environment()};
+  std::string model = wish.model;
+  if (what == "kernels" && model.empty()) model = has_gpu(wish, environment) ? "qwen2.5-0.5b" : "nano";
+  if (!model.empty()) request.file = find_model(model, "bench");
+  const auto set = [&](const char* key, const std::string& value, const char* flag) { request.assignments.push_back({key, value, flag}); };
+  set("trainer.target_device", wish.device, "--device");
+  set("trainer.distributed.backend", wish.backend, "--sync-backend");
+  if (!wish.dtype.empty()) set("model.dtype", wish.dtype, "--dtype");
+  if (!wish.recompute.empty()) set("trainer.recompute", wish.recompute, "--recompute");
+  if (wish.ranks) set("parallel.ranks", std::to_string(*wish.ranks), "--ranks");
+  config::Settings settings = config::load(request);
+
+  config::RunConfig& values = settings.values;
+  values.name = "bench-" + what;
+  values.launch.spawn = true;
+  values.checkpoint.resume.clear();
+  if (what != "comm") values.parallel.ranks = 1;
+  if (wish.seq) values.data.seq_len = *wish.seq;
+  values.model.max_seq_len = std::max(values.model.max_seq_len, values.data.seq_len);
+  if (wish.batch) values.trainer.batch_size = *wish.batch;
+  if (values.trainer.batch_size == 0) values.trainer.batch_size = config::plan_batch(values, 1).batch_size;
+  values.trainer.gradient_accumulation = wish.accumulation.value_or(1);
+  values.trainer.global_batch_size = 0;
+  return settings;
+}
+
+// Passes the workers' result lines through as they come.
+class PassThrough : public launch::Observer {
+ public:
+  explicit PassThrough(const fs::path& result) : tail_(result) {}
+  void tick(std::span<const record::PageView>) override {
+    for (const std::string& line : tail_.poll().lines) fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+  void say(std::string_view line) override { fmt::print(stderr, "{}\n", line); }
+
+ private:
+  record::Tail tail_;
+};
+
+std::vector<std::string> worker_arguments(const Wish& wish, const std::string& what, const launch::Job& job, const fs::path& result) {
+  std::vector<std::string> arguments = {"bench-" + what, "--config", job.config.string(),  "--result",
+                                        result.string(), "--json",   wish.json ? "1" : "0"};
+  const auto add = [&](const char* name, const std::string& value) { arguments.insert(arguments.end(), {name, value}); };
+  if (what == "step") {
+    add("--steps", std::to_string(wish.steps));
+    add("--warm-up", std::to_string(wish.warm_up));
+  }
+  if (what == "comm") add("--sizes", fmt::format("{}", fmt::join(parse_sizes(wish.sizes), ",")));
+  return arguments;
+}
+
+int measure(const Wish& wish, const std::string& what) {
+  const launch::Environment environment = launch::process_environment();
+  TrainSetup setup = set_up(settings_of(wish, what, environment), environment);
+  if (what == "comm" && setup.job.world_size == 1) {
+    throw base::usage_error(
+        "bench",
+        "one rank has nobody to talk to. Give --ranks N; LOCKSTEP_OVERSUBSCRIBE=1 lets ranks share a GPU, --device cpu needs none.");
+  }
+  launch::Signals signals;
+  launch::sweep_old_pages();
+  launch::Job& job = setup.job;
+  const fs::path program = launch::own_program();
+  job.worker = launch::find_worker(environment, program);
+  job.library_path = launch::library_path(launch::find_libtorch(environment, program), environment);
+  job.stall_seconds = 120;  // a step of a large model on a CPU moves nothing for long
+  job.stall_abort_seconds = 1200;
+  job.folder.root = fs::temp_directory_path() / ("lockstep-bench-" + job.id);
+  base::real_files().create_directories(job.folder.root);
+  job.config = job.folder.config();
+  base::write_text_atomically(base::real_files(), job.config, config::to_yaml(setup.settings));
+  const fs::path result = job.folder.root / "result";
+  job.arguments = worker_arguments(wish, what, job, result);
+  const auto lease = take_port(setup);
+  for (const std::string& note : setup.plan.notes) fmt::print(stderr, "note: {}\n", note);
+
+  PassThrough shown(result);
+  const launch::Outcome outcome = launch::run_job(job, shown, signals);
+  if (outcome.kind == launch::Outcome::Kind::failed) {
+    fmt::print(stderr, "{}", outcome.report.text);
+    return outcome.report.exit_code;
+  }
+  std::error_code error;
+  fs::remove_all(job.folder.root, error);
+  return outcome.kind == launch::Outcome::Kind::complete ? 0 : 128 + (outcome.signal != 0 ? outcome.signal : SIGINT);
+}
+
+}  // namespace
+
+int run_bench_verb(std::span<const std::string> args) {
+  Wish wish;
+  CLI::App app{"Measures how fast this machine trains. Warm-up is left out and the device is waited for around every measurement.",
+               "lockstep bench"};
+  describe(app, wish);
+  if (!read_flags(app, args, "bench")) return 0;
+  const std::string what = app.get_subcommands().front()->get_name();
+  if (what == "comm") parse_sizes(wish.sizes);  // refuse before anything starts
+  return measure(wish, what);
+}
+
+}  // namespace lockstep::app

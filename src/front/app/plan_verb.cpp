@@ -1,0 +1,96 @@
+// `lockstep plan`: what more GPUs would bring, predicted from one GPU's measured step.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "config/config.h"
+#include "front/app/flags.h"
+#include "front/app/model_file.h"
+#include "front/app/verbs.h"
+#include "front/plan/predict.h"
+
+namespace lockstep::app {
+namespace {
+
+struct Wish {
+  std::string model, link = "nvlink", from;
+  int gpus = 8;
+  std::optional<double> step_seconds, bandwidth, latency, bucket_mb;
+  std::optional<std::int64_t> accumulation;
+  bool json = false;
+};
+
+void describe(CLI::App& app, Wish& wish) {
+  app.add_option(
+      "-f,--model", wish.model,
+      "a model's file, or the name of one in models/: its parameters and dtype size the gradients, its embedding what comes last");
+  app.add_option("--step-seconds", wish.step_seconds, "one GPU's measured step")->check(CLI::PositiveNumber);
+  app.add_option("--from", wish.from, "a one-rank run's summary.json, or what `lockstep bench step --json` printed");
+  app.add_option("--gpus", wish.gpus, "the most GPUs to predict for")->capture_default_str()->check(CLI::Range(1, 1 << 16));
+  app.add_option("--link", wish.link, "nvlink, pcie4 or ethernet-100")->capture_default_str();
+  app.add_option("--bandwidth", wish.bandwidth, "GB/s of the link one way, such as the bus bandwidth that `lockstep bench comm` shows")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--latency", wish.latency, "microseconds a message costs beside its bytes")->check(CLI::NonNegativeNumber);
+  app.add_option("--bucket-mb", wish.bucket_mb, "MiB reduced at once; parallel.bucket_cap_mb if left out")->check(CLI::PositiveNumber);
+  app.add_option("--accumulation", wish.accumulation, "micro-batches a step; the measured run's if left out")->check(CLI::PositiveNumber);
+  app.add_flag("--json", wish.json, "one line of JSON");
+}
+
+std::int64_t bytes_of(std::string_view dtype) { return dtype == config::name_of(config::DType::f32) ? 4 : 2; }
+
+plan::Measured measured_of(const Wish& wish) {
+  plan::Measured measured;
+  if (!wish.from.empty()) {
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(wish.from, error))
+      throw base::usage_error("plan", "--from {}: there is no such file.", wish.from);
+    const plan::MeasuredRun run = plan::read_measured(base::read_text(wish.from), wish.from);
+    measured.step_seconds = run.step_seconds;
+    measured.gradient_bytes = run.parameters * bytes_of(run.dtype);
+    measured.accumulation = run.accumulation;
+  }
+  if (!wish.model.empty()) {
+    const config::RunConfig config =
+        config::load({.file = find_model(wish.model, "plan"), .environment = config::process_environment()}).values;
+    const bool wide = config.parallel.reduce_dtype == config::ReduceDType::f32;
+    const std::int64_t width = wide ? 4 : bytes_of(config::name_of(config.model.dtype));
+    measured.gradient_bytes = config::count_parameters(config.model) * width;
+    measured.late_bytes = config.model.vocab_size * config.model.hidden_size * width;
+    measured.bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_cap_mb * (1 << 20));
+  }
+  if (wish.step_seconds) measured.step_seconds = *wish.step_seconds;
+  if (wish.accumulation) measured.accumulation = *wish.accumulation;
+  if (wish.bucket_mb) measured.bucket_bytes = static_cast<std::int64_t>(*wish.bucket_mb * (1 << 20));
+  if (measured.step_seconds <= 0) {
+    throw base::usage_error("plan",
+                            "a plan starts from one GPU's measured step: give --step-seconds S, or --from FILE with a run's summary.json.");
+  }
+  if (measured.gradient_bytes <= 0)
+    throw base::usage_error("plan", "which model? Give -f FILE, or --from FILE, which knows its parameters.");
+  return measured;
+}
+
+}  // namespace
+
+int run_plan_verb(std::span<const std::string> args) {
+  Wish wish;
+  CLI::App app{"Predicts step time, speed-up and efficiency on more GPUs from one GPU's measured step.", "lockstep plan"};
+  describe(app, wish);
+  if (!read_flags(app, args, "plan")) return 0;
+
+  plan::Link link = plan::link_named(wish.link);
+  if (wish.bandwidth || wish.latency) link.basis = "as given; the rest is that of " + link.name;
+  if (wish.bandwidth) link.bytes_per_second = *wish.bandwidth * 1e9;
+  if (wish.latency) link.latency_s = *wish.latency * 1e-6;
+  const plan::Measured measured = measured_of(wish);
+  std::vector<plan::Prediction> predictions;
+  for (const int gpus : plan::gpu_counts(wish.gpus)) predictions.push_back(plan::predict(measured, link, gpus));
+  std::fputs((wish.json ? plan::to_json(measured, link, predictions) + "\n" : plan::to_text(measured, link, predictions)).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace lockstep::app

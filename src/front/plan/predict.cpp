@@ -1,0 +1,135 @@
+// A ring all-reduce, bucket by bucket, behind the backward of the last micro-batch.
+#include "front/plan/predict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr double backward_share = 2.0 / 3;  // backward multiplies twice for each product of forward
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace
+
+std::vector<Link> known_links() {
+  return {
+      {"nvlink", 360e9, 3e-6, "NVLink 4 behind NVSwitch (H100, H200): 450 GB/s one way, 80 % of it"},
+      {"pcie4", 20e9, 8e-6, "PCIe 4.0 x16 through the host: 31.5 GB/s one way, 65 % of it"},
+      {"ethernet-100", 11e9, 25e-6, "100 Gbit/s, one GPU a machine: 12.5 GB/s one way, 88 % of it"},
+  };
+}
+
+Link link_named(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Link& link : known_links()) {
+    if (link.name == name) return link;
+    names.push_back(link.name);
+  }
+  const auto near = base::nearest(name, names);
+  throw base::usage_error("plan", "--link {} is not one of {}.{} --bandwidth and --latency describe any other.", name,
+                          base::join(names, ", "), near ? fmt::format(" Did you mean {}?", *near) : "");
+}
+
+std::vector<int> gpu_counts(int gpus) {
+  std::vector<int> counts;
+  for (int count = 1; count < gpus; count *= 2) counts.push_back(count);
+  counts.push_back(gpus);
+  return counts;
+}
+
+Prediction predict(const Measured& measured, const Link& link, int gpus) {
+  base::check(gpus >= 1 && measured.step_seconds > 0 && measured.accumulation >= 1, "a plan is for a measured step and at least one GPU");
+  Prediction result{.gpus = gpus, .step_s = measured.step_seconds};
+  if (gpus > 1) {
+    const double n = gpus, bytes = static_cast<double>(measured.gradient_bytes);
+    const double buckets = std::max<double>(1, std::ceil(bytes / static_cast<double>(measured.bucket_bytes)));
+    const double bucket_s = 2 * (n - 1) / n * bytes / buckets / link.bytes_per_second + 2 * (n - 1) * link.latency_s;
+    const double backward_s = backward_share * measured.step_seconds / static_cast<double>(measured.accumulation);
+    result.communication_s = buckets * bucket_s;
+    // Buckets complete at even distances, the last ones when backward ends: those are never hidden.
+    const double late =
+        std::clamp<double>(std::ceil(static_cast<double>(measured.late_bytes) / static_cast<double>(measured.bucket_bytes)), 1, buckets);
+    result.exposed_s = std::max(late * bucket_s, result.communication_s - backward_s * (buckets - 1) / buckets);
+    result.step_s += result.exposed_s;
+  }
+  result.efficiency = measured.step_seconds / result.step_s;
+  result.speed_up = gpus * result.efficiency;
+  return result;
+}
+
+std::string formula() {
+  return R"(  bucket        = 2 (N-1)/N x bytes of a bucket / bandwidth + 2 (N-1) x latency     (ring all-reduce)
+  communication = buckets x bucket
+  backward      = 2/3 x step / micro-batches a step                                  (the last micro-batch's)
+  late          = bucket x buckets of the embedding, at least one                    (backward completes it last)
+  exposed       = max(late, communication - backward x (buckets-1)/buckets)
+  step on N     = step + exposed;  efficiency = step / step on N;  speed-up = N x efficiency, the batch a GPU kept
+)";
+}
+
+std::string to_text(const Measured& measured, const Link& link, const std::vector<Prediction>& predictions) {
+  const std::int64_t buckets = (measured.gradient_bytes + measured.bucket_bytes - 1) / measured.bucket_bytes;
+  std::string text = fmt::format("one GPU's step: {:.2f} ms, {} micro-batches; gradients: {} in {} buckets\n", measured.step_seconds * 1e3,
+                                 measured.accumulation, base::human_bytes(static_cast<std::uint64_t>(measured.gradient_bytes)), buckets);
+  text += fmt::format("link: {}, {:.1f} GB/s, {:.1f} us a message ({})\n\n", link.name, link.bytes_per_second * 1e-9, link.latency_s * 1e6,
+                      link.basis);
+  text += fmt::format("{:>5} {:>12} {:>15} {:>10} {:>9} {:>11}\n", "GPUs", "step", "communication", "exposed", "speed-up", "efficiency");
+  for (const Prediction& p : predictions) {
+    text += fmt::format("{:>5} {:>9.2f} ms {:>12.2f} ms {:>7.2f} ms {:>8.2f}x {:>9.1f} %\n", p.gpus, p.step_s * 1e3,
+                        p.communication_s * 1e3, p.exposed_s * 1e3, p.speed_up, 100 * p.efficiency);
+  }
+  return text + "\nA prediction, not a measurement:\n" + formula();
+}
+
+std::string to_json(const Measured& measured, const Link& link, const std::vector<Prediction>& predictions) {
+  Json json = {
+      {"step_seconds", measured.step_seconds},
+      {"gradient_bytes", measured.gradient_bytes},
+      {"bucket_bytes", measured.bucket_bytes},
+      {"accumulation", measured.accumulation},
+      {"link",
+       {{"name", link.name}, {"bytes_per_second", link.bytes_per_second}, {"latency_seconds", link.latency_s}, {"basis", link.basis}}}};
+  json["predictions"] = Json::array();
+  for (const Prediction& p : predictions) {
+    json["predictions"].push_back({{"gpus", p.gpus},
+                                   {"step_seconds", p.step_s},
+                                   {"communication_seconds", p.communication_s},
+                                   {"exposed_seconds", p.exposed_s},
+                                   {"speed_up", p.speed_up},
+                                   {"efficiency", p.efficiency}});
+  }
+  return json.dump();
+}
+
+MeasuredRun read_measured(std::string_view text, std::string_view path) {
+  const auto wrong = [&](std::string_view why) {
+    return base::usage_error("plan", "--from {}: {}. Give a run's summary.json, or what `lockstep bench step --json` printed.", path, why);
+  };
+  try {
+    const auto json = nlohmann::json::parse(text);
+    MeasuredRun run;
+    const auto& seconds = json.at("step_seconds");
+    run.step_seconds = seconds.contains("median") ? seconds.at("median").get<double>() : seconds.at("average").get<double>();
+    run.parameters = json.at("parameters").get<std::int64_t>();
+    run.dtype = json.at("dtype").get<std::string>();
+    run.accumulation = json.contains("batch") ? json.at("batch").at("gradient_accumulation").get<std::int64_t>()
+                                              : json.at("accumulation").get<std::int64_t>();
+    run.what = fmt::format("{} on {}", json.at("model").get<std::string>(), json.at("device").get<std::string>());
+    if (json.value("ranks", 1) != 1)
+      throw wrong(fmt::format("the run had {} ranks; the model starts from a step of one", json["ranks"].get<int>()));
+    if (run.step_seconds <= 0) throw wrong("it holds no measured step");
+    return run;
+  } catch (const nlohmann::json::exception& error) {
+    throw wrong(error.what());
+  }
+}
+
+}  // namespace lockstep::plan

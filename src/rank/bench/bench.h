@@ -1,0 +1,98 @@
+// The measurements behind `lockstep bench`: a training step, each kernel, each collective. Read this header first.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/run_config.h"
+#include "rank/bench/ceilings.h"
+#include "rank/bench/timing.h"
+#include "rank/comm/comm.h"
+
+namespace lockstep::bench {
+
+// Where results go, line by line as they come; `lockstep` shows them.
+using Sink = std::function<void(std::string_view line)>;
+
+at::ScalarType scalar_type(config::DType dtype);
+
+// ---- a training step
+
+struct StepRequest {
+  config::RunConfig config;  // model, data.seq_len, batch and accumulation as resolved for one rank
+  at::Device device = at::kCPU;
+  int warm_up = 5;
+  int steps = 10;
+};
+struct StepResult {
+  std::string model, device, dtype, activations;  // activations: what blocks keep for backward
+  std::int64_t parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;
+  int warm_up = 0;
+  std::vector<double> step_seconds;  // raw, update included
+  Spread step, micro_batch, update;  // seconds: a step; one forward and backward alone; the update alone
+  std::int64_t peak_memory_bytes = 0;
+  double flops_per_token = 0;
+  double dense_peak_flops = 0;  // 0: not known for this device and dtype
+  Ceilings ceilings;
+
+  double tokens_per_step() const { return static_cast<double>(seq_len * batch_size * accumulation); }
+  double tokens_per_second() const { return tokens_per_step() / step.median; }
+  // Where one update follows `tokens` tokens of micro-batches.
+  double tokens_per_second_amortised(double tokens) const;
+};
+// Random weights and tokens.
+StepResult measure_step(const StepRequest& request);
+std::string to_text(const StepResult& result);
+std::string to_json(const StepResult& result);
+
+// ---- kernels
+
+struct KernelsRequest {
+  config::ModelConfig model;
+  at::Device device = at::kCPU;
+  std::int64_t batch_size = 0, seq_len = 0;
+};
+struct KernelResult {
+  std::string name, shape;
+  Spread seconds;
+  double bytes = 0;  // the least that must be read and written; 0: compute is the limit
+  double flops = 0;
+
+  double rate() const { return (bytes > 0 ? bytes : flops) / seconds.median; }
+  double share_of(const Ceilings& ceilings) const { return rate() / (bytes > 0 ? ceilings.bytes_per_second : ceilings.flops_per_second); }
+};
+struct KernelsResult {
+  std::string model, device, dtype;
+  std::int64_t rows = 0;
+  Ceilings ceilings;
+  std::vector<KernelResult> kernels;
+};
+KernelsResult measure_kernels(const KernelsRequest& request);
+std::string to_text(const KernelsResult& result);
+std::string to_json(const KernelsResult& result);
+
+// ---- collectives
+
+struct CommResult {
+  std::string operation;
+  std::int64_t bytes = 0;  // of the whole buffer
+  double seconds = 0;      // of the slowest rank
+  int calls = 0;
+  int ranks = 1;
+
+  double algorithm_bandwidth() const { return static_cast<double>(bytes) / seconds; }
+  double bus_bandwidth() const;  // bytes a second over the slowest link, whatever the number of ranks
+};
+// Collective. Sizes that memory cannot hold are left out, and the sink is told on rank 0.
+void measure_comm(const comm::World& world, const std::vector<std::int64_t>& sizes, bool json, const Sink& sink);
+std::string comm_header(const comm::World& world, const std::string& device);
+std::string to_text(const CommResult& result);
+std::string to_json(const CommResult& result);
+
+}  // namespace lockstep::bench

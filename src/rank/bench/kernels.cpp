@@ -1,0 +1,175 @@
+// Every kernel and matrix product of a model at its own shapes, with the least traffic or work that each must do.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "config/config.h"
+#include "rank/bench/bench.h"
+#include "rank/kernels/kernels.h"
+#include "rank/model/dims.h"
+#include "rank/model/linear.h"
+#include "rank/train/device_memory.h"
+
+namespace lockstep::bench {
+namespace {
+
+std::string shape_of(at::IntArrayRef sizes) { return fmt::format("{}", fmt::join(sizes, " x ")); }
+
+class KernelBench {
+ public:
+  explicit KernelBench(const KernelsRequest& request)
+      : device_(request.device),
+        dims_(request.model),
+        options_(at::TensorOptions().device(request.device).dtype(scalar_type(request.model.dtype))),
+        time_(request.seq_len),
+        rows_(request.batch_size * request.seq_len) {}
+
+  std::vector<KernelResult> run() {
+    norms();
+    rope();
+    swiglu();
+    if (dims_.qkv_bias) bias();
+    embedding();
+    loss();
+    optimizer();
+    matmul("qkv", rows_, dims_.hidden, dims_.qkv_width());
+    matmul("out", rows_, dims_.q_width(), dims_.hidden);
+    matmul("gate_up", rows_, dims_.hidden, 2 * dims_.intermediate);
+    matmul("down", rows_, dims_.intermediate, dims_.hidden);
+    matmul("head", loss_rows(), dims_.hidden, dims_.vocab);
+    return std::move(results_);
+  }
+
+ private:
+  at::Tensor random(at::IntArrayRef sizes) const { return at::randn(sizes, options_); }
+  at::Tensor zeros(at::IntArrayRef sizes) const { return at::zeros(sizes, options_); }
+  at::TensorOptions f32() const { return options_.dtype(at::kFloat); }
+  double bytes_of(at::TensorList tensors) const {
+    double bytes = 0;
+    for (const at::Tensor& tensor : tensors) bytes += static_cast<double>(tensor.nbytes());
+    return bytes;
+  }
+  // The logits of one chunk: what the head takes at once.
+  std::int64_t loss_rows() const {
+    const std::int64_t bytes = device_.is_cuda() ? std::int64_t(512) << 20 : std::int64_t(8) << 20;
+    return std::clamp<std::int64_t>(bytes / (dims_.vocab * static_cast<std::int64_t>(options_.dtype().itemsize())),
+                                    std::min<std::int64_t>(128, rows_), rows_);
+  }
+
+  void moves(const std::string& name, const at::Tensor& largest, double bytes, const std::function<void()>& work) {
+    results_.push_back({.name = name, .shape = shape_of(largest.sizes()), .seconds = time_short(device_, work), .bytes = bytes});
+  }
+  void computes(const std::string& name, const std::string& shape, double flops, const std::function<void()>& work) {
+    results_.push_back({.name = name, .shape = shape, .seconds = time_short(device_, work), .flops = flops});
+  }
+
+  void norms() {
+    const auto residual = random({rows_, dims_.hidden}), delta = random({rows_, dims_.hidden});
+    const auto x = zeros({rows_, dims_.hidden}), out = zeros({rows_, dims_.hidden});
+    const auto weight = at::ones({dims_.hidden}, options_), rstd = at::ones({rows_}, f32());
+    moves("rms_norm forward", x, bytes_of({residual, delta, x, out, rstd}),
+          [&] { kernels::rms_norm_forward(residual, delta, weight, dims_.norm_eps, x, out, rstd); });
+    const auto dx = zeros({rows_, dims_.hidden}), dweight = zeros({dims_.hidden});
+    moves("rms_norm backward", x, bytes_of({delta, x, dx, dx, rstd}),
+          [&] { kernels::rms_norm_backward(delta, x, weight, rstd, dx, kernels::Into::add, dweight); });
+  }
+
+  void rope() {
+    const kernels::HeadLayout layout{time_, dims_.heads, dims_.kv_heads, dims_.head_dim};
+    const auto rotary = kernels::rotary_table(time_, dims_.head_dim, dims_.rope_theta, device_);
+    const auto qkv = random({rows_, dims_.qkv_width()});
+    const double rotated =
+        bytes_of({qkv}) * static_cast<double>(dims_.q_width() + dims_.kv_width()) / static_cast<double>(dims_.qkv_width());
+    moves("rope forward", qkv, 2 * rotated, [&] { kernels::rope_forward(qkv, qkv, layout, rotary, {}); });
+    const std::int64_t batch = rows_ / time_;
+    // As attention leaves them: stored [batch, time, heads, head_dim].
+    const auto dq = random({batch, time_, dims_.heads, dims_.head_dim}).transpose(1, 2);
+    const auto dk = random({batch, time_, dims_.kv_heads, dims_.head_dim}).transpose(1, 2);
+    const auto dv = random({batch, time_, dims_.kv_heads, dims_.head_dim}).transpose(1, 2);
+    moves("rope backward", qkv, 2 * bytes_of({qkv}), [&] { kernels::rope_backward(dq, dk, dv, qkv, layout, rotary, {}, {}); });
+  }
+
+  void swiglu() {
+    const auto gate_up = random({rows_, 2 * dims_.intermediate}), dgate_up = zeros({rows_, 2 * dims_.intermediate});
+    const auto out = random({rows_, dims_.intermediate});
+    moves("swiglu forward", gate_up, bytes_of({gate_up, out}), [&] { kernels::swiglu_forward(gate_up, out); });
+    moves("swiglu backward", gate_up, bytes_of({gate_up, out, dgate_up}), [&] { kernels::swiglu_backward(gate_up, out, dgate_up, {}); });
+  }
+
+  void bias() {
+    const auto dout = random({rows_, dims_.qkv_width()}), dbias = zeros({dims_.qkv_width()});
+    moves("bias backward", dout, bytes_of({dout}), [&] { kernels::bias_backward(dout, dbias); });
+  }
+
+  void embedding() {
+    const at::Tensor host = at::randint(dims_.vocab, {rows_}, at::kLong);
+    const std::int64_t* first = host.const_data_ptr<std::int64_t>();
+    const double distinct = static_cast<double>(std::set<std::int64_t>(first, first + rows_).size());
+    const auto tokens = host.to(device_);
+    const auto weight = random({dims_.vocab, dims_.hidden}), out = random({rows_, dims_.hidden});
+    const double touched = bytes_of({weight}) * distinct / static_cast<double>(dims_.vocab);
+    moves("embedding forward", out, bytes_of({tokens, out}) + touched, [&] { kernels::embedding_forward(tokens, weight, out); });
+    moves("embedding backward", out, bytes_of({tokens, out}) + 2 * touched, [&] { kernels::embedding_backward(tokens, out, weight); });
+  }
+
+  void loss() {
+    const auto logits = random({loss_rows(), dims_.vocab});
+    const auto targets = at::randint(dims_.vocab, {loss_rows()}, at::kLong).to(device_);
+    const auto losses = at::zeros({loss_rows()}, f32()), scale = at::ones({}, f32());
+    moves("cross_entropy", logits, 2 * bytes_of({logits}), [&] { kernels::cross_entropy(logits, targets, losses, scale); });
+  }
+
+  void optimizer() {
+    // As many numbers as a block has, so that a laptop can hold them; larger than caches on a GPU.
+    const std::int64_t count = device_.is_cuda() ? std::int64_t(1) << 27 : std::int64_t(1) << 22;
+    const auto gradient = zeros({count}), weights = zeros({count});
+    const auto master = at::zeros({count}, f32()), exp_avg = at::zeros({count}, f32()), exp_avg_sq = at::zeros({count}, f32());
+    const bool own_weights = options_.dtype() != at::kFloat;
+    kernels::Control numbers{.factor = 1, .updates = 100, .loss_scale = 1};
+    const auto control = at::from_blob(&numbers, {kernels::kControlNumbers}, at::kDouble).clone().to(device_);
+    double bytes = bytes_of({gradient, gradient, master, master, exp_avg, exp_avg, exp_avg_sq, exp_avg_sq});
+    if (own_weights) bytes += bytes_of({weights});
+    moves("adamw", master, bytes, [&] {
+      kernels::adamw(gradient, master, own_weights ? weights : master, exp_avg, exp_avg_sq, control,
+                     {.learning_rate = 1e-5, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .decayed = count});
+    });
+    moves("sum_of_squares", gradient, bytes_of({gradient}), [&] { kernels::sum_of_squares({gradient}); });
+  }
+
+  void matmul(const std::string& name, std::int64_t rows, std::int64_t in, std::int64_t out) {
+    const auto x = random({rows, in}), weight = random({out, in}), y = zeros({rows, out});
+    const double flops = 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
+    const std::string shape = shape_of({rows, in, out});
+    computes("matmul " + name + " forward", shape, flops, [&] { model::linear(y, x, weight); });
+    computes("matmul " + name + " input gradient", shape, flops, [&] { model::linear_backward_input(x, y, weight); });
+    const auto dweight = zeros({out, in});
+    computes("matmul " + name + " weight gradient", shape, flops, [&] { model::linear_backward_weight(dweight, y, x); });
+  }
+
+  at::Device device_;
+  model::Dims dims_;
+  at::TensorOptions options_;
+  std::int64_t time_, rows_;
+  std::vector<KernelResult> results_;
+};
+
+}  // namespace
+
+KernelsResult measure_kernels(const KernelsRequest& request) {
+  KernelsResult result{.model = request.model.name,
+                       .device = train::describe_device(request.device),
+                       .dtype = std::string(config::name_of(request.model.dtype)),
+                       .rows = request.batch_size * request.seq_len};
+  result.ceilings = measure_ceilings(request.device, scalar_type(request.model.dtype));
+  result.kernels = KernelBench(request).run();
+  return result;
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,118 @@
+// A training step without data or ranks: forward, backward, clip, update, on random weights and tokens.
+#include <ATen/Context.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/zeros.h>
+
+#include "config/config.h"
+#include "rank/bench/bench.h"
+#include "rank/kernels/plugin.h"
+#include "rank/model/model.h"
+#include "rank/model/recompute.h"
+#include "rank/optim/optim.h"
+#include "rank/parallel/replicate.h"
+#include "rank/train/device_memory.h"
+#include "rank/train/keep.h"
+#include "rank/train/peak_flops.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr double learning_rate = 1e-5;  // small: weights stay random, whatever the number of steps
+constexpr int different_batches = 4;
+
+// Everything a step needs, made as a run makes it.
+class Bench {
+ public:
+  explicit Bench(const StepRequest& request) : config_(request.config), device_(request.device) {
+    const config::BatchPlan batch = config::plan_batch(config_, 1);
+    accumulation_ = batch.gradient_accumulation;
+    const at::ScalarType dtype = scalar_type(config_.model.dtype);
+    replica_ =
+        parallel::make_replica(model::decoder_units(config_.model), {.device = device_, .weight_dtype = dtype, .gradient_dtype = dtype});
+    model::initialize(replica_.units, config_.trainer.seed);
+    model_ = std::make_unique<model::Decoder>(config_.model, replica_.in_forward_order());
+    const double tokens = static_cast<double>(batch.global_batch_size * config_.data.seq_len);
+    optimizer_ = std::make_unique<optim::AdamW>(replica_.in_backward_order(),
+                                                optim::AdamW::settings_for(config_.trainer, config_.model.dtype, tokens));
+    token_count_ = at::full({}, tokens, number());
+    const std::vector<model::Keep> keep =
+        train::keep_for(config_, batch.batch_size * config_.data.seq_len, replica_.units.front()->weights().element_size(), device_);
+    for (std::size_t block = 0; block < keep.size(); ++block) model_->set_keep(block, keep[block]);
+    activations_ = model::describe(keep);
+    for (int i = 0; i < different_batches; ++i) {
+      const at::Tensor row = at::randint(config_.model.vocab_size, {batch.batch_size, config_.data.seq_len + 1}, at::kLong).to(device_);
+      batches_.push_back({row.narrow(1, 0, config_.data.seq_len).contiguous(), row.narrow(1, 1, config_.data.seq_len).contiguous()});
+    }
+  }
+
+  void micro_batch() {
+    const auto& [tokens, targets] = batches_[next_++ % batches_.size()];
+    loss_ += model_->forward_backward(tokens, targets, optimizer_->scale());
+  }
+  void update() {
+    optimizer_->finish_gradients(optimizer_->sum_of_squares(), token_count_, loss_);
+    optimizer_->step(learning_rate);
+    loss_.zero_();
+  }
+  void step() {
+    for (std::int64_t i = 0; i < accumulation_; ++i) micro_batch();
+    update();
+  }
+  std::int64_t parameters() const { return replica_.parameters(); }
+  const std::string& activations() const { return activations_; }
+
+ private:
+  at::TensorOptions number() const { return at::TensorOptions().device(device_).dtype(at::kDouble); }
+
+  config::RunConfig config_;
+  at::Device device_;
+  std::int64_t accumulation_ = 1;
+  parallel::Replica replica_;
+  std::unique_ptr<model::Decoder> model_;
+  std::unique_ptr<optim::AdamW> optimizer_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> batches_;
+  at::Tensor token_count_;
+  at::Tensor loss_ = at::zeros({}, number());
+  std::string activations_;
+  std::size_t next_ = 0;
+};
+
+void measure_training(const StepRequest& request, StepResult& result) {
+  Bench bench(request);
+  result.parameters = bench.parameters();
+  result.activations = bench.activations();
+  if (request.device.is_cuda()) kernels::cuda_plugin().reset_peak_memory(request.device.index());
+  result.step_seconds = time_calls(request.device, request.warm_up, request.steps, [&] { bench.step(); });
+  result.step = spread_of(result.step_seconds);
+  result.peak_memory_bytes = train::peak_memory_bytes(request.device);
+  const int rounds = std::max(3, request.steps / 2);
+  result.micro_batch = spread_of(time_calls(request.device, 1, rounds, [&] { bench.micro_batch(); }));
+  result.update = spread_of(time_calls(request.device, 1, rounds, [&] { bench.update(); }));
+}
+
+}  // namespace
+
+double StepResult::tokens_per_second_amortised(double tokens) const {
+  const double micro_tokens = static_cast<double>(seq_len * batch_size);
+  return tokens / (tokens / micro_tokens * micro_batch.median + update.median);
+}
+
+StepResult measure_step(const StepRequest& request) {
+  const config::RunConfig& config = request.config;
+  const config::BatchPlan batch = config::plan_batch(config, 1);
+  StepResult result{.model = config.model.name,
+                    .device = train::describe_device(request.device),
+                    .dtype = std::string(config::name_of(config.model.dtype)),
+                    .seq_len = config.data.seq_len,
+                    .batch_size = batch.batch_size,
+                    .accumulation = batch.gradient_accumulation,
+                    .warm_up = request.warm_up};
+  result.flops_per_token = model::flops_per_token(config.model, config.data.seq_len);
+  result.dense_peak_flops = train::dense_peak_flops(result.device, config.model.dtype).value_or(0);
+  measure_training(request, result);
+  result.ceilings = measure_ceilings(request.device, scalar_type(config.model.dtype));  // when the model has left the memory
+  return result;
+}
+
+}  // namespace lockstep::bench

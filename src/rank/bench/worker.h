@@ -1,0 +1,19 @@
+// The worker's side of `lockstep bench`: arguments in, a measurement, lines into the file that `lockstep` shows.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "rank/comm/comm.h"
+#include "record/page.h"
+
+namespace lockstep::bench {
+
+// verb: bench-step, bench-kernels or bench-comm. arguments: config, result, json; steps and warm-up; sizes. Collective for bench-comm.
+void run(const std::string& verb, const std::map<std::string, std::string>& arguments, at::Device device, const comm::Place& place,
+         const std::shared_ptr<record::PageWriter>& page);
+
+}  // namespace lockstep::bench

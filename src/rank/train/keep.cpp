@@ -1,0 +1,21 @@
+// From the setting to a policy for every block.
+#include "rank/train/keep.h"
+
+#include "base/error.h"
+#include "rank/model/recompute.h"
+#include "rank/train/device_memory.h"
+
+namespace lockstep::train {
+
+std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, at::Device device) {
+  const auto blocks = static_cast<std::size_t>(config.model.num_layers);
+  switch (config.trainer.recompute) {
+    case config::Recompute::none: return std::vector(blocks, model::Keep::all);
+    case config::Recompute::norms: return std::vector(blocks, model::Keep::matmuls);
+    case config::Recompute::blocks: return std::vector(blocks, model::Keep::input);
+    case config::Recompute::automatic: return model::choose_keep(config.model, rows, element_size, free_memory_bytes(device));
+  }
+  throw base::Bug("a policy that has no name");
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,17 @@
+// Which activations a run keeps for backward, from trainer.recompute and the memory that is free.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <vector>
+
+#include "config/run_config.h"
+#include "rank/model/model.h"
+
+namespace lockstep::train {
+
+// One entry a block. To be asked when weights, gradients and moments stand in memory: `automatic` fills what is left.
+// rows: tokens of a micro-batch.
+std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, at::Device device);
+
+}  // namespace lockstep::train

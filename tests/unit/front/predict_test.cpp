@@ -1,0 +1,110 @@
+// The prediction for more GPUs against numbers worked out by hand, and what it must never claim.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "front/app/bench_sizes.h"
+#include "front/plan/predict.h"
+
+namespace lockstep::plan {
+namespace {
+
+constexpr double GB = 1e9;
+
+struct Case {
+  const char* what;
+  Measured measured;
+  double bandwidth, latency;
+  int gpus;
+  double exposed;
+};
+
+TEST(Predict, ExposedCommunicationIsWhatTheFormulaSays) {
+  const Case cases[] = {
+      {"one GPU sends nothing", {0.3, 1000000000, 0, 100000000, 1}, 10 * GB, 0, 1, 0},
+      // 10 buckets of 0.1 GB: each 2 x 1/2 x 0.1 / 10 = 0.01 s; 0.1 s in all, 0.2 s of backward: only the last one shows.
+      {"hidden but for the last bucket", {0.3, 1000000000, 0, 100000000, 1}, 10 * GB, 0, 2, 0.01},
+      // Four GPUs: 2 x 3/4 x 0.1 GB / 1 GB/s = 0.15 s a bucket, 1.5 s in all, less 9/10 of 0.2 s.
+      {"bound by the link", {0.3, 1000000000, 0, 100000000, 1}, 1 * GB, 0, 4, 1.5 - 0.18},
+      // Of four micro-batches only the last one's backward (0.05 s) hides.
+      {"accumulation", {0.3, 1000000000, 0, 100000000, 4}, 2 * GB, 0, 2, 0.5 - 0.045},
+      {"one bucket is never hidden", {0.3, 50000000, 0, 100000000, 1}, 1 * GB, 0, 2, 0.05},
+      {"an embedding of three buckets comes last", {0.3, 1000000000, 250000000, 100000000, 1}, 10 * GB, 0, 2, 0.03},
+      {"latency counts 2 (N - 1) times a bucket", {0.3, 1000, 0, 100000000, 1}, 1e30, 1e-3, 8, 14e-3},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    const Prediction p = predict(c.measured, {"test", c.bandwidth, c.latency, ""}, c.gpus);
+    EXPECT_NEAR(p.exposed_s, c.exposed, 1e-9);
+    EXPECT_NEAR(p.step_s, c.measured.step_seconds + c.exposed, 1e-9);
+    EXPECT_NEAR(p.efficiency, c.measured.step_seconds / p.step_s, 1e-12);
+    EXPECT_NEAR(p.speed_up, c.gpus * p.efficiency, 1e-12);
+    EXPECT_LE(p.speed_up, c.gpus);
+  }
+}
+
+TEST(Predict, EveryLinkIsNamedAndSlowerOnesPromiseLess) {
+  const Measured measured{0.2, 1000000000, 0, 25 << 20, 1};
+  double last = 9;
+  for (const Link& link : known_links()) {
+    EXPECT_EQ(link_named(link.name).bytes_per_second, link.bytes_per_second);
+    EXPECT_FALSE(link.basis.empty());
+    const double speed_up = predict(measured, link, 8).speed_up;
+    EXPECT_LT(speed_up, last);
+    last = speed_up;
+  }
+  EXPECT_THROW(link_named("nvlnk"), base::UserError);
+}
+
+TEST(Predict, CountsDoubleUpToTheLast) {
+  EXPECT_EQ(gpu_counts(1), (std::vector<int>{1}));
+  EXPECT_EQ(gpu_counts(8), (std::vector<int>{1, 2, 4, 8}));
+  EXPECT_EQ(gpu_counts(6), (std::vector<int>{1, 2, 4, 6}));
+}
+
+TEST(Predict, ReadsRunsAndBenchmarks) {
+  const MeasuredRun run = read_measured(
+      R"({"model":"m","device":"d","dtype":"bf16","ranks":1,"parameters":7,"batch":{"gradient_accumulation":2},"step_seconds":{"average":0.5}})",
+      "s");
+  EXPECT_EQ(run.step_seconds, 0.5);
+  EXPECT_EQ(run.parameters, 7);
+  EXPECT_EQ(run.accumulation, 2);
+  const MeasuredRun bench =
+      read_measured(R"({"model":"m","device":"d","dtype":"f32","parameters":7,"accumulation":3,"step_seconds":{"median":0.25}})", "s");
+  EXPECT_EQ(bench.step_seconds, 0.25);
+  EXPECT_EQ(bench.accumulation, 3);
+  for (const char* wrong :
+       {"", "[]", "{}", R"({"step_seconds":{"median":"x"}})",
+        R"({"model":"m","device":"d","dtype":"f32","ranks":2,"parameters":7,"accumulation":3,"step_seconds":{"median":1}})",
+        R"({"model":"m","device":"d","dtype":"f32","parameters":7,"accumulation":3,"step_seconds":{"median":0}})"}) {
+    EXPECT_THROW(read_measured(wrong, "s"), base::UserError) << wrong;
+  }
+}
+
+TEST(Predict, TableAndJsonAgree) {
+  const Measured measured{0.2, 1000000000, 0, 25 << 20, 1};
+  const Link link = link_named("nvlink");
+  std::vector<Prediction> predictions;
+  for (int gpus : gpu_counts(8)) predictions.push_back(predict(measured, link, gpus));
+  const auto json = nlohmann::json::parse(to_json(measured, link, predictions));
+  ASSERT_EQ(json["predictions"].size(), 4u);
+  EXPECT_EQ(json["predictions"][3]["gpus"], 8);
+  const std::string text = to_text(measured, link, predictions);
+  EXPECT_NE(text.find(fmt::format("{:.2f}x", predictions[3].speed_up)), std::string::npos);
+  EXPECT_NE(text.find(formula()), std::string::npos);
+}
+
+TEST(BenchSizes, RangesAndLists) {
+  using Sizes = std::vector<std::int64_t>;
+  EXPECT_EQ(app::parse_sizes("1K..16K"), (Sizes{1024, 4096, 16384}));
+  EXPECT_EQ(app::parse_sizes("1K..6K"), (Sizes{1024, 4096, 6144}));
+  EXPECT_EQ(app::parse_sizes("1m,64k,8"), (Sizes{8, 65536, 1 << 20}));
+  EXPECT_EQ(app::parse_sizes("1G..1G"), (Sizes{1 << 30}));
+  for (const char* wrong : {"", "K", "1K..", "..1G", "1G..1K", "3", "-4", "1T", "1K;2K", "4000000G"}) {
+    EXPECT_THROW(app::parse_sizes(wrong), base::UserError) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::plan
