@@ -37,6 +37,7 @@ Environment
   LOCKSTEP_SINGLE_GPU=1      use one GPU
   LOCKSTEP_OVERSUBSCRIBE=1   let several ranks share a GPU, for tests
   LOCKSTEP_LIBTORCH=DIR      the LibTorch to run with
+  LOCKSTEP_CACHE=DIR         where the fastest matmuls of each GPU are remembered; ~/.cache/lockstep otherwise
   LOCKSTEP_WORKER=PATH       another worker program, for tests
   LOCKSTEP_SECTION_KEY=VALUE any setting, as in LOCKSTEP_TRAINER_SEED=1
 Under torchrun, srun or mpirun, or with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, it becomes that one rank.

@@ -72,10 +72,8 @@ class Supervisor {
     for (const auto& rank : job_.ranks) {
       const auto log = job_.folder.rank_log(rank.rank);
       mark_start(log);
-      Child child = Child::start({.program = job_.worker,
-                                  .arguments = worker_arguments(),
-                                  .environment = worker_environment(job_, rank),
-                                  .log = log});
+      Child child = Child::start(
+          {.program = job_.worker, .arguments = worker_arguments(), .environment = worker_environment(job_, rank), .log = log});
       workers_.push_back({rank, std::move(child)});
     }
   }
