@@ -90,4 +90,4 @@ def machine() -> dict:
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "cpu": model, "cores": os.cpu_count(), "memory_gb": round(memory / 1e9),
-            "kernel": platform.release(), "python": platform.python_version(), "torch": torch.__version__, "lockstep_commit": commit}
+            "python": platform.python_version(), "torch": torch.__version__, "lockstep_commit": commit}
