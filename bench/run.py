@@ -26,7 +26,7 @@ def table(rows: list[Row]) -> str:
 
 def write_docs(page: pathlib.Path, about: dict, rows: list[Row]) -> None:
     """Puts this run's numbers between the marks of the page."""
-    lines = [f"Measured {about['time']} at commit {about['lockstep_commit']}: {about['cores']} cores of {about['cpu']}, {about['memory_gb']} GB, Linux {about['kernel']}, "
+    lines = [f"Measured {about['time']} at commit {about['lockstep_commit']}: {about['cores']} cores of {about['cpu']}, {about['memory_gb']} GB, "
              f"PyTorch and LibTorch {about['torch']}, Python {about['python']}.", "",
              "| measurement | value | bar | how it came about | other work on the machine | command |", "|---|---|---|---|---|---|"]
     for row in rows:
