@@ -74,6 +74,14 @@ def test_damaged_and_partial_checkpoints_are_skipped_and_named(tmp_path):
     assert sorted(resumed.steps()) == list(range(1, 16))
 
 
+def test_a_checkpoint_left_while_it_was_replaced_is_gone_on_from(tmp_path):
+    """A save that replaces a step's checkpoint first moves the old one aside; a crash then leaves only that."""
+    result = train(tmp_path, "run", config_for(tmp_path), "--ranks", "2", "--max-steps", "6")
+    result.checkpoint(6).rename(result.folder / "checkpoints/step-000006.replaced")
+    resumed = train(tmp_path, "run", config_for(tmp_path), "--ranks", "2", "--max-steps", "9", "--resume", "auto")
+    assert "at step 6" in resumed.out and sorted(resumed.steps()) == list(range(1, 10))
+
+
 def test_another_model_is_refused_with_its_keys(tmp_path):
     train(tmp_path, "run", config_for(tmp_path), "--max-steps", "4", "--ranks", "1")
     other = write_config(tmp_path, "other.yaml", model={"hidden_size": 48, "num_heads": 4}, trainer=TRAINER, data={"random_tokens": 16 * 100 + 1})

@@ -36,6 +36,18 @@ Json state_json(const Run& run) {
           {"model", model_json(run.config.model)}};
 }
 
+// Rank 0's short text, on every rank. Collective.
+std::string name_from_first(const comm::Group& group, std::string_view mine) {
+  constexpr std::size_t capacity = 64;  // "step-NNNNNN.replaced" and far more
+  base::check(mine.size() < capacity, "a checkpoint's name is short");
+  at::Tensor letters = at::zeros({static_cast<std::int64_t>(capacity)}, at::kByte);
+  std::copy(mine.begin(), mine.end(), letters.mutable_data_ptr<std::uint8_t>());
+  letters = letters.to(group.device());
+  group.broadcast(letters, 0, "checkpoint to resume from").wait();
+  const at::Tensor host = letters.cpu();
+  return reinterpret_cast<const char*>(host.const_data_ptr<std::uint8_t>());
+}
+
 }  // namespace
 
 std::filesystem::path checkpoints_folder(const config::RunConfig& config, const record::RunFolder& folder) {
@@ -68,17 +80,16 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
     group.barrier("resume from the asked checkpoint");
     return where;
   }
-  // The step rank 0 chose, or -1. Reading and verifying once is enough; it is the same disk.
-  at::Tensor step = at::full({1}, -1, at::TensorOptions().dtype(at::kLong).device(group.device()));
+  // Reading and verifying once is enough; it is the same disk.
+  std::string chosen;
   if (group.rank() == 0) {
     std::vector<std::string> skipped;
     const auto found = checkpoint::newest_whole(where, &skipped);
     for (const std::string& line : skipped) base::log_warning("resume: {}", line);
-    if (found) step.fill_(std::stoll(found->filename().string().substr(5)));
+    if (found) chosen = found->filename().string();
   }
-  group.broadcast(step, 0, "step to resume from").wait();
-  const auto chosen = step.item<std::int64_t>();
-  if (chosen >= 0) return record::checkpoint_folder(where, chosen);
+  chosen = name_from_first(group, chosen);
+  if (!chosen.empty()) return where / chosen;
   if (asked != "auto") {
     throw base::checkpoint_error("resume", "there is no whole checkpoint in {}. Give a run folder or a step-NNNNNN folder to --resume.",
                                  where.string());
