@@ -20,8 +20,6 @@ namespace lockstep::bench {
 // Where results go, line by line as they come; `lockstep` shows them.
 using Sink = std::function<void(std::string_view line)>;
 
-at::ScalarType scalar_type(config::DType dtype);
-
 // ---- a training step
 
 struct StepRequest {

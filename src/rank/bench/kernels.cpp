@@ -15,6 +15,7 @@
 #include "rank/kernels/kernels.h"
 #include "rank/model/dims.h"
 #include "rank/model/linear.h"
+#include "rank/model/model.h"
 #include "rank/train/device_memory.h"
 
 namespace lockstep::bench {
@@ -27,7 +28,7 @@ class KernelBench {
   explicit KernelBench(const KernelsRequest& request)
       : device_(request.device),
         dims_(request.model),
-        options_(at::TensorOptions().device(request.device).dtype(scalar_type(request.model.dtype))),
+        options_(at::TensorOptions().device(request.device).dtype(model::scalar_type(request.model.dtype))),
         time_(request.seq_len),
         rows_(request.batch_size * request.seq_len) {}
 
@@ -167,7 +168,7 @@ KernelsResult measure_kernels(const KernelsRequest& request) {
                        .device = train::describe_device(request.device),
                        .dtype = std::string(config::name_of(request.model.dtype)),
                        .rows = request.batch_size * request.seq_len};
-  result.ceilings = measure_ceilings(request.device, scalar_type(request.model.dtype));
+  result.ceilings = measure_ceilings(request.device, model::scalar_type(request.model.dtype));
   result.kernels = KernelBench(request).run();
   return result;
 }

@@ -38,15 +38,6 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-at::ScalarType scalar_type(config::DType dtype) {
-  switch (dtype) {
-    case config::DType::f32: return at::kFloat;
-    case config::DType::f16: return at::kHalf;
-    case config::DType::bf16: return at::kBFloat16;
-  }
-  throw base::Bug("a dtype that has no name");
-}
-
 std::string to_text(const StepResult& r) {
   const double flops = r.tokens_per_second() * r.flops_per_token;
   std::string mfu = "not stated: the dense peak of this device is not known for " + r.dtype;

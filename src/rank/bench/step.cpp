@@ -27,7 +27,7 @@ class Bench {
   explicit Bench(const StepRequest& request) : config_(request.config), device_(request.device) {
     const config::BatchPlan batch = config::plan_batch(config_, 1);
     accumulation_ = batch.gradient_accumulation;
-    const at::ScalarType dtype = scalar_type(config_.model.dtype);
+    const at::ScalarType dtype = model::scalar_type(config_.model.dtype);
     replica_ =
         parallel::make_replica(model::decoder_units(config_.model), {.device = device_, .weight_dtype = dtype, .gradient_dtype = dtype});
     model::initialize(replica_.units, config_.trainer.seed);
@@ -111,7 +111,7 @@ StepResult measure_step(const StepRequest& request) {
   result.flops_per_token = model::flops_per_token(config.model, config.data.seq_len);
   result.dense_peak_flops = train::dense_peak_flops(result.device, config.model.dtype).value_or(0);
   measure_training(request, result);
-  result.ceilings = measure_ceilings(request.device, scalar_type(config.model.dtype));  // when the model has left the memory
+  result.ceilings = measure_ceilings(request.device, model::scalar_type(config.model.dtype));  // when the model has left the memory
   return result;
 }
 

@@ -8,6 +8,15 @@
 
 namespace lockstep::model {
 
+at::ScalarType scalar_type(config::DType dtype) {
+  switch (dtype) {
+    case config::DType::f32: return at::kFloat;
+    case config::DType::f16: return at::kHalf;
+    case config::DType::bf16: return at::kBFloat16;
+  }
+  throw base::Bug("a dtype that has no name");
+}
+
 Dims::Dims(const config::ModelConfig& c)
     : hidden(c.hidden_size),
       layers(c.num_layers),

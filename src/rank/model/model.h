@@ -12,6 +12,9 @@
 
 namespace lockstep::model {
 
+// What LibTorch calls the setting model.dtype.
+at::ScalarType scalar_type(config::DType dtype);
+
 // The layout alone: names, shapes, inits. What `--dry-run`, checkpoints and parameter counts need; allocates nothing.
 std::vector<UnitSpec> decoder_units(const config::ModelConfig& config);
 

@@ -12,15 +12,6 @@
 namespace lockstep::train {
 namespace {
 
-at::ScalarType scalar_type(config::DType dtype) {
-  switch (dtype) {
-    case config::DType::f32: return at::kFloat;
-    case config::DType::f16: return at::kHalf;
-    case config::DType::bf16: return at::kBFloat16;
-  }
-  return at::kFloat;
-}
-
 data::Loader::Options loader_options(const Run& run) {
   return {.batch_size = run.batch.batch_size,
           .gradient_accumulation = run.batch.gradient_accumulation,
@@ -76,7 +67,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
     at::globalContext().setDeterministicFillUninitializedMemory(false);  // only hides reads of unwritten memory, at a price
   }
   run->dataset = data::open_dataset(run->config.data, run->config.model, run->config.trainer.seed);
-  const at::ScalarType weight_dtype = scalar_type(run->config.model.dtype);
+  const at::ScalarType weight_dtype = model::scalar_type(run->config.model.dtype);
   run->replica = parallel::make_replica(model::decoder_units(run->config.model),
                                         {.device = request.device, .weight_dtype = weight_dtype, .gradient_dtype = weight_dtype});
   run->model = std::make_unique<model::Decoder>(run->config.model, run->replica.in_forward_order());

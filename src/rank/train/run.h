@@ -54,7 +54,6 @@ struct Run {
 
   const comm::Group& ranks() const { return world->everyone(); }
   bool is_first() const { return world->place().rank == 0; }
-  std::int64_t samples_per_step() const { return batch.global_batch_size; }
   // Tokens of a full global batch: gradients are summed over tokens times 1/this, so that no dtype overflows.
   double nominal_tokens() const { return static_cast<double>(batch.global_batch_size * dataset.training->seq_len()); }
 
