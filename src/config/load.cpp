@@ -170,8 +170,7 @@ class Loader {
     if (option.kind == Kind::boolean) return "";
     std::string example(option.about.example);
     if (example.empty()) example = write_value(option, option.get(RunConfig{}));
-    if (option.kind == Kind::integers && in.origin != Origin::file)
-      std::erase_if(example, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    if (option.is_list() && in.origin != Origin::file) std::erase_if(example, [](char c) { return c == '[' || c == ']' || c == ' '; });
     if (option.about.zero.empty()) return fmt::format(" For example {}.", example);
     const std::string_view empty = option.about.zero_words.empty() ? "0" : option.about.zero_words.front();
     return fmt::format(" For example {}; {} means {}.", example, empty, option.about.zero);
