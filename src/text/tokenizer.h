@@ -1,0 +1,61 @@
+// A tokenizer.json as text sees it: text to token numbers and back. Exact because the `tokenizers` library itself does the work.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::text {
+
+// Bytes [begin, end) of the text that a token stands for.
+struct TokenSpan {
+  std::uint32_t begin = 0, end = 0;
+};
+
+struct Encoded {
+  std::vector<std::int32_t> tokens;
+  std::vector<TokenSpan> spans;  // one a token
+};
+
+enum class SpecialTokens { leave_out, add };  // what the tokenizer's own post-processor adds: <s> at the start, say
+
+// Immutable; any thread may call it.
+class Tokenizer {
+ public:
+  // A folder with tokenizer.json, or the file itself. Errors are UserError(ExitCode::data) that name the file.
+  static std::shared_ptr<const Tokenizer> open(const std::filesystem::path& folder_or_file);
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+
+  std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special) const;
+  Encoded encode_with_spans(std::string_view text, SpecialTokens special) const;
+  // The same for many texts, on all cores (RAYON_NUM_THREADS, or `threads` where it is not 0).
+  std::vector<std::vector<std::int32_t>> encode_all(std::span<const std::string_view> texts, SpecialTokens special, int threads = 0) const;
+  std::string decode(std::span<const std::int32_t> tokens, bool skip_special) const;
+
+  std::int64_t size() const;  // one more than the largest token number, added tokens included
+  std::optional<std::int32_t> find(std::string_view token) const;
+  std::string token(std::int32_t number) const;  // as the vocabulary spells it; empty where there is none
+  bool is_special(std::int32_t number) const;
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// What stands beside a tokenizer.json: tokenizer_config.json, special_tokens_map.json, generation_config.json, chat_template.jinja.
+struct TokenizerFiles {
+  std::string bos, eos, pad, unk;                // spelled as in the vocabulary; empty where there is none
+  std::vector<std::int32_t> end_tokens;          // generation stops at any of these: eos_token_id of generation_config.json and eos
+  std::string chat_template;                     // source; empty where there is none
+  bool adds_bos = false;                         // add_bos_token, where it is said
+};
+TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder, const Tokenizer& tokenizer);
+
+}  // namespace lockstep::text
