@@ -31,7 +31,10 @@ std::int64_t affordable_chunk(const at::Device& device) {
 
 }  // namespace
 
-Head::Head(const Dims& dims, Unit& unit, Unit* tied_to) : dims_(dims), leaves_(dims), unit_(unit), tied_to_(tied_to) {}
+Head::Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared)
+    : dims_(dims), leaves_(dims), unit_(unit), owner_(matrix ? *matrix : unit), shared_(shared) {
+  static_assert(HeadLeaves::weight == kEmbeddingWeight, "an output matrix is the first leaf of its unit");
+}
 
 void Head::normalize(const ResidualStream& stream) {
   const auto& options = stream.residual.options();
@@ -64,7 +67,6 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
   fit(losses_, {rows}, norm_.options().dtype(at::kFloat));
   fit(logits_, {chunk, dims_.vocab}, norm_.options());
   if (train) fit(dnorm_, {rows, dims_.hidden}, norm_.options());
-  Unit& owner = tied_to_ ? *tied_to_ : unit_;
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const auto count = std::min(chunk, rows - first);
     const auto x = norm_.narrow(0, first, count), logits = logits_.narrow(0, 0, count);
@@ -72,10 +74,10 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
     kernels::cross_entropy(logits, targets.narrow(0, first, count), losses_.narrow(0, first, count), scale);
     if (!train) continue;
     linear_backward_input(dnorm_.narrow(0, first, count), logits, matrix());
-    linear_backward_weight(owner.gradient(0), logits, x);
+    if (owner_.trainable()) linear_backward_weight(owner_.gradient(HeadLeaves::weight), logits, x);
   }
   if (train) {
-    if (!tied_to_) unit_.gradient_ready(HeadLeaves::weight);  // a tied matrix is complete after the embedding's backward
+    if (owner_.trainable() && !shared_) owner_.gradient_ready(HeadLeaves::weight);
     kernels::rms_norm_backward(dnorm_, x_, unit_.weight(leaves_.norm), rstd_, dstream, kernels::Into::write, unit_.gradient(leaves_.norm));
     unit_.gradient_ready(leaves_.norm);
   }

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "rank/model/recompute.h"
 #include "rank/train/keep.h"
+#include "rank/train/make_model.h"
 #include "rank/train/run.h"
 #include "rank/train/state.h"
 
@@ -67,24 +68,22 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
     at::globalContext().setDeterministicFillUninitializedMemory(false);  // only hides reads of unwritten memory, at a price
   }
   run->dataset = data::open_dataset(run->config.data, run->config.model, run->config.trainer.seed);
-  const at::ScalarType weight_dtype = model::scalar_type(run->config.model.dtype);
-  run->replica = parallel::make_replica(model::decoder_units(run->config.model),
-                                        {.device = request.device, .weight_dtype = weight_dtype, .gradient_dtype = weight_dtype});
-  run->model = std::make_unique<model::Decoder>(run->config.model, run->replica.in_forward_order());
+  run->replica = make_units(run->config, request.device);
+  run->model = make_decoder(run->config, run->replica);
   run->model->on_backward([raw = run.get()] { raw->enter(record::Phase::backward); });
-  run->gradients = std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.in_backward_order(), run->config.parallel);
-  run->optimizer = std::make_unique<optim::AdamW>(
-      run->replica.in_backward_order(), optim::AdamW::settings_for(run->config.trainer, run->config.model.dtype, run->nominal_tokens()));
+  run->gradients =
+      std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.trained_in_backward_order(), run->config.parallel);
+  run->optimizer =
+      std::make_unique<optim::AdamW>(run->replica.trained_in_backward_order(),
+                                     optim::AdamW::settings_for(run->config.trainer, run->config.model.dtype, run->nominal_tokens()));
 
   choose_recompute(*run);
 
   run->page->set_phase(record::Phase::loading, 0);
   const auto checkpoint = find_checkpoint(ranks, run->config, run->folder);
-  if (checkpoint) {
-    restore(*run, *checkpoint);
-  } else {
-    model::initialize(run->replica.units, run->config.trainer.seed);
-  }
+  if (!checkpoint || run->config.lora.enabled) initialize_weights(run->config, run->replica);
+  initialize_adapters(run->config, run->replica, *run->model);
+  if (checkpoint) restore(*run, *checkpoint);
   parallel::broadcast_weights(ranks, run->replica);
   parallel::verify_equal(ranks, run->replica, run->progress.step);
 
@@ -101,6 +100,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
     run->metrics->write_event(nlohmann::json{
         {"event", "model"},
         {"parameters", run->replica.parameters()},
+        {"trained_parameters", run->replica.trained_parameters()},
         {"data", run->dataset.description},
         {"backend", config::name_of(run->world->backend())},
         {"total_steps", run->total_steps},
