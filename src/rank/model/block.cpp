@@ -60,7 +60,7 @@ ResidualStream Block::forward(const ResidualStream& stream, const BlockContext& 
   attend(context, at);
   expand(context, at);
   auto& delta = context.scratch->delta;
-  down_.forward(delta, at.cheap.swiglu, at.matmuls.low[3], context.dropout, context.scratch->projection);
+  down_.forward(delta, at.cheap.swiglu, at.input.low[3], context.dropout, context.scratch->projection);
   return {at.matmuls.middle, delta};
 }
 
@@ -135,7 +135,7 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
   down_.backward_input(dswiglu, dstream, context.dropout, scratch.projection);
   // gate_up turns into its own gradient; SwiGLU's output is made again along the way where it was not kept.
   kernels::swiglu_backward(m.gate_up, dswiglu, m.gate_up, keep_ == Keep::matmuls ? c.swiglu : at::Tensor());
-  down_.backward_weight(dstream, c.swiglu, m.low[3], context.dropout, scratch.projection);
+  down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
 
   if (keep_ == Keep::matmuls) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, c.norm2);
   const auto& dnorm = fit(scratch.dhidden, {rows, dims_.hidden}, dstream.options());

@@ -30,7 +30,7 @@ struct BlockActivations {
   at::Tensor norm2, rstd2;                     // [rows, hidden], [rows]
   at::Tensor gate_up;                          // [rows, 2 intermediate]
   at::Tensor swiglu;                           // [rows, intermediate]
-  std::array<at::Tensor, kBlockMatrices> low;  // what the adapters of its matrices keep
+  std::array<at::Tensor, kBlockMatrices> low;  // what the adapters of its matrices keep; that of down by every policy
 };
 
 // Buffers that blocks share, because one at a time needs them.
