@@ -28,7 +28,8 @@ struct HeadLayout {
 struct RotaryTable {
   at::Tensor cosine, sine;  // [time, head_dim/2] f32
 };
-RotaryTable rotary_table(std::int64_t time, std::int64_t head_dim, double theta, const at::Device& device);
+// inverse_frequencies: [head_dim/2] f32 on the CPU.
+RotaryTable rotary_table(std::int64_t time, const at::Tensor& inverse_frequencies, const at::Device& device);
 // Head norms: both undefined or both given.
 struct HeadNorms {
   at::Tensor q, k;    // [head_dim]

@@ -6,6 +6,7 @@
 #include "rank/model/buffers.h"
 #include "rank/model/head.h"
 #include "rank/model/model.h"
+#include "rank/model/rotary.h"
 
 namespace lockstep::model {
 
@@ -25,7 +26,8 @@ struct Decoder::Parts {
   BlockScratch scratch;  // of training and evaluation in turn: buffers are made anew where their shapes differ
   at::Tensor embedded;   // [rows, hidden]
   at::Tensor dstream;    // [rows, hidden]
-  kernels::RotaryTable rotary;
+  const at::Tensor frequencies;
+  kernels::RotaryTable rotary;  // grows with the longest sequence seen: a model's own limit may be far beyond
   std::function<void()> on_backward;
 
   Parts(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora,
@@ -34,7 +36,8 @@ struct Decoder::Parts {
         embedding(trained_or(adapters.front(), *units.front())),
         head(dims, *units.back(), adapters.back() ? adapters.back() : (dims.tied ? units.front() : nullptr),
              dims.tied && !adapters.back() && !adapters.front()),
-        saved(dims.layers) {
+        saved(dims.layers),
+        frequencies(inverse_frequencies(dims.head_dim, dims.rope_theta, config.rope_scaling)) {
     for (std::int64_t i = 0; i < dims.layers; ++i) blocks.emplace_back(dims, *units[i + 1], adapters[i + 1], lora, i, keep);
   }
 
@@ -42,7 +45,7 @@ struct Decoder::Parts {
     const auto device = embedding.weights().device();
     const auto time = input.tokens.size(1);
     if (!rotary.cosine.defined() || rotary.cosine.size(0) < time)
-      rotary = kernels::rotary_table(std::max(time, dims.max_time), dims.head_dim, dims.rope_theta, device);
+      rotary = kernels::rotary_table(std::max(time, std::min<std::int64_t>(2 * time, dims.max_time)), frequencies, device);
     BlockContext context{.time = time, .rotary = rotary, .scratch = &scratch};
     if (input.starts.defined()) pack(input.starts, device, context);
     if (input.keys.defined()) context.dropout = {input.keys, time};

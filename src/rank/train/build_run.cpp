@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "rank/checkpoint/hub_folder.h"
 #include "rank/model/recompute.h"
 #include "rank/train/keep.h"
 #include "rank/train/make_model.h"
@@ -81,10 +82,17 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
 
   run->page->set_phase(record::Phase::loading, 0);
   const auto checkpoint = find_checkpoint(ranks, run->config, run->folder);
-  if (!checkpoint || run->config.lora.enabled) initialize_weights(run->config, run->replica);
+  // Frozen weights come from where they came from first; a checkpoint holds what is trained.
+  std::vector<std::string> notes;
+  const bool from_folder = !run->config.model.path.empty();
+  if (!checkpoint || run->config.lora.enabled) {
+    if (from_folder) notes = checkpoint::load_units(checkpoint::HubFolder(run->config.model.path), run->replica.units);
+    if (!from_folder) initialize_weights(run->config, run->replica);
+  }
   initialize_adapters(run->config, run->replica, *run->model);
   if (checkpoint) restore(*run, *checkpoint);
-  parallel::broadcast_weights(ranks, run->replica);
+  // Every rank has read a model folder by itself, in parallel; fingerprints tell if one of them read something else.
+  if (checkpoint || !from_folder) parallel::broadcast_weights(ranks, run->replica);
   parallel::verify_equal(ranks, run->replica, run->progress.step);
 
   run->batches = (run->config.data.distributed_loading ? read_own_share : receive_from_first)(run->dataset.training, loader_options(*run),
@@ -108,6 +116,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
          run->recompute}}.dump());
     if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard");
     if (!run->world->fallback().empty()) run->note(run->world->fallback());
+    for (const std::string& note : notes) run->note(note);
     if (checkpoint) run->note(fmt::format("resumed from {} at step {}", checkpoint->string(), run->progress.step));
   }
   return run;
