@@ -38,7 +38,7 @@ class Bench {
     token_count_ = at::full({}, tokens, number());
     const std::vector<model::Keep> keep =
         train::keep_for(config_, batch.batch_size * config_.data.seq_len, replica_.units.front()->weights().element_size(), device_);
-    for (std::size_t block = 0; block < keep.size(); ++block) model_->set_keep(block, keep[block]);
+    model_->set_keep(keep, config_.trainer.offload_checkpoints);
     activations_ = model::describe(keep);
     for (int i = 0; i < different_batches; ++i) {
       const at::Tensor row = at::randint(config_.model.vocab_size, {batch.batch_size, config_.data.seq_len + 1}, at::kLong).to(device_);

@@ -41,7 +41,7 @@ void Adapter::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& lo
   }
 }
 
-void Adapter::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, AdapterScratch& scratch) const {
+void Adapter::backward_low(const at::Tensor& dout, AdapterScratch& scratch) const {
   const auto& dlow = fit(scratch.dlow, {dout.size(0), low_width()}, dout.options());
   std::int64_t row = 0;
   for (std::size_t i = 0; i < place_.parts.size(); ++i) {
@@ -50,6 +50,11 @@ void Adapter::backward_input(const at::Tensor& dx, const at::Tensor& dout, const
                           unit_.weight(place_.b).narrow(0, row, columns), Into::write, scale_);
     row += columns;
   }
+}
+
+void Adapter::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, AdapterScratch& scratch) const {
+  backward_low(dout, scratch);
+  const at::Tensor& dlow = scratch.dlow;
   if (!dropout.keys.defined() || dropout_ == 0) return linear_backward_input(dx, dlow, unit_.weight(place_.a), Into::add);
   fit(scratch.dropped, dx.sizes(), dx.options());
   linear_backward_input(scratch.dropped, dlow, unit_.weight(place_.a));

@@ -115,7 +115,7 @@ void Block::expand(const BlockContext& context, const Places& at) const {
   kernels::swiglu_forward(m.gate_up, c.swiglu);
 }
 
-void Block::backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved) const {
+void Block::backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved, bool further) const {
   const auto at = places(&saved, *context.scratch);
   if (keep_ == Keep::input) {  // forward again, up to the last matmul, which no gradient needs
     kernels::rms_norm_apply(saved.x, unit_.weight(BlockLeaves::input_norm), saved.rstd1, at.cheap.norm1);
@@ -123,7 +123,7 @@ void Block::backward(const at::Tensor& dstream, const BlockContext& context, Blo
     expand(context, at);
   }
   backward_mlp(dstream, context, at);
-  backward_attention(dstream, context, at);
+  backward_attention(dstream, context, at, further);
 }
 
 void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const {
@@ -146,7 +146,7 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
   unit_.gradient_ready(BlockLeaves::post_norm);
 }
 
-void Block::backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at) const {
+void Block::backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at, bool further) const {
   auto& scratch = *context.scratch;
   auto& m = at.matmuls;
   auto& c = at.cheap;
@@ -168,6 +168,10 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
     unit_.gradient_ready(leaves_.k_norm);
   }
   const auto& dnorm = scratch.dhidden;
+  if (!further && !unit_.trainable()) {  // nothing below is trained: adapters alone need their part
+    qkv_.backward_low(dqkv, scratch.projection);
+    return qkv_.backward_weight(dqkv, c.norm1, m.low[0], context.dropout, scratch.projection);
+  }
   qkv_.backward_input(dnorm, dqkv, context.dropout, scratch.projection);
   qkv_.backward_weight(dqkv, c.norm1, m.low[0], context.dropout, scratch.projection);
   kernels::rms_norm_backward(dnorm, at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, dstream, kernels::Into::add,

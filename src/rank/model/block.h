@@ -58,12 +58,13 @@ class Block {
   // adapters: the unit that holds them, or null.
   Block(const Dims& dims, Unit& unit, Unit* adapters, const config::LoraConfig& lora, std::int64_t layer, Keep keep);
   void set_keep(Keep keep) { keep_ = keep; }
+  Keep keep() const { return keep_; }
   std::array<const Projection*, kBlockMatrices> projections() const { return {&qkv_, &out_, &gate_up_, &down_}; }
 
   // Without `saved` nothing is kept (evaluation).
   ResidualStream forward(const ResidualStream& stream, const BlockContext& context, BlockActivations* saved) const;
-  // dstream: [rows, hidden] gradient of the stream behind the block; on return, of the stream before it.
-  void backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved) const;
+  // dstream: [rows, hidden] gradient of the stream behind the block; on return, of the stream before it, where `further` asks for it.
+  void backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved, bool further = true) const;
 
  private:
   // Where each activation lives under the policy: the block's own or the shared one.
@@ -73,7 +74,7 @@ class Block {
   void attend(const BlockContext& context, const Places& at) const;
   void expand(const BlockContext& context, const Places& at) const;
   void backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const;
-  void backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at) const;
+  void backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at, bool further) const;
   void rotate(const BlockContext& context, const Places& at) const;
   kernels::HeadLayout head_layout(const BlockContext& context) const;
   kernels::HeadNorms head_norms() const;

@@ -6,6 +6,7 @@
 #include "rank/model/buffers.h"
 #include "rank/model/head.h"
 #include "rank/model/model.h"
+#include "rank/model/offload.h"
 #include "rank/model/rotary.h"
 
 namespace lockstep::model {
@@ -29,6 +30,8 @@ struct Decoder::Parts {
   const at::Tensor frequencies;
   kernels::RotaryTable rotary;  // grows with the longest sequence seen: a model's own limit may be far beyond
   std::function<void()> on_backward;
+  std::optional<Offload> offload;
+  std::vector<std::size_t> offloaded;  // blocks whose inputs wait in host memory, in order
 
   Parts(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora,
         const std::vector<Unit*>& adapters, Keep keep)
@@ -99,7 +102,20 @@ Decoder::Decoder(const config::ModelConfig& config, std::vector<Unit*> units, co
 
 Decoder::~Decoder() = default;
 
-void Decoder::set_keep(std::size_t block, Keep keep) { parts_->blocks.at(block).set_keep(keep); }
+void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
+  auto& p = *parts_;
+  base::check(keep.size() == p.blocks.size(), "one policy a block");
+  const at::Device device = p.embedding.weights().device();
+  p.offload.reset();
+  p.offloaded.clear();
+  for (std::size_t i = 0; i < keep.size(); ++i) {
+    p.blocks[i].set_keep(keep[i]);
+    if (offload && keep[i] == Keep::input && i > 0) p.offloaded.push_back(i);  // the first block's input is the embedding's output
+    p.saved[i] = {};
+  }
+  if (!p.offloaded.empty() && !device.is_cpu()) p.offload.emplace(device);
+  if (!p.offload) p.offloaded.clear();
+}
 
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }
 
@@ -112,12 +128,23 @@ at::Tensor Decoder::forward_backward(const Input& input, const at::Tensor& scale
   auto& p = *parts_;
   const auto context = p.context(input);
   ResidualStream stream{p.embed(input.tokens, p.embedded), {}};
-  for (std::size_t i = 0; i < p.blocks.size(); ++i) stream = p.blocks[i].forward(stream, context, &p.saved[i]);
+  std::size_t away = 0;  // entries on their way to the host
+  for (std::size_t i = 0; i < p.blocks.size(); ++i) {
+    const bool leaves = away < p.offloaded.size() && p.offloaded[away] == i;
+    if (leaves) p.saved[i].x = p.offload->take(away);
+    stream = p.blocks[i].forward(stream, context, &p.saved[i]);
+    if (!leaves) continue;
+    p.offload->store(away, p.saved[i].x, p.offloaded.size());
+    ++away;
+  }
 
   if (p.on_backward) p.on_backward();
   const auto& dstream = fit(p.dstream, stream.residual.sizes(), stream.residual.options());
   const auto loss = p.head.loss_backward(stream, input.targets.reshape({-1}), scale, dstream);
-  for (std::size_t i = p.blocks.size(); i-- > 0;) p.blocks[i].backward(dstream, context, p.saved[i]);
+  for (std::size_t i = p.blocks.size(); i-- > 0;) {
+    if (away > 0 && p.offloaded[away - 1] == i) p.saved[i].x = p.offload->fetch(--away);
+    p.blocks[i].backward(dstream, context, p.saved[i], /*further=*/i > 0 || p.embedding.trainable());
+  }
   if (p.embedding.trainable()) {
     kernels::embedding_backward(input.tokens, dstream, p.embedding.gradient(kEmbeddingWeight));
     p.embedding.gradient_ready(kEmbeddingWeight);

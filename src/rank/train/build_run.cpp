@@ -29,7 +29,7 @@ data::Loader::Options loader_options(const Run& run) {
 void choose_recompute(Run& run) {
   const std::vector<model::Keep> keep = keep_for(run.config, run.batch.batch_size * run.dataset.training->seq_len(),
                                                  run.replica.units.front()->weights().element_size(), run.world->device());
-  for (std::size_t block = 0; block < keep.size(); ++block) run.model->set_keep(block, keep[block]);
+  run.model->set_keep(keep, run.config.trainer.offload_checkpoints);
   run.recompute = model::describe(keep);
 }
 

@@ -113,7 +113,8 @@ struct Folded {
   double scale;
   bool dora;
 
-  Folded(const at::Tensor& weight, const std::map<std::string, at::Tensor>& adapters, const std::string& module, const config::LoraConfig& l)
+  Folded(const at::Tensor& weight, const std::map<std::string, at::Tensor>& adapters, const std::string& module,
+         const config::LoraConfig& l)
       : a(adapters.at(module + ".lora_A.weight")), b(adapters.at(module + ".lora_B.weight")), scale(adapter_scale(l)), dora(l.dora) {
     sum = weight + scale * b.mm(a);
     norm = at::linalg_vector_norm(sum, 2, {1});
@@ -144,7 +145,7 @@ TEST_P(Adapters, EqualTheFoldedModel) {
   auto adapters = drawn_adapters(model, c.lora);
   auto frozen = test::make_units(model, {.device = device, .trainable = false});
   Decoder adapted(model, test::pointers(frozen), c.lora, test::pointers(adapters));
-  for (std::int64_t block = 0; block < model.num_layers; ++block) adapted.set_keep(std::size_t(block), c.keep);
+  adapted.set_keep(std::vector<Keep>(std::size_t(model.num_layers), c.keep));
   const auto loss = adapted.forward_backward(tokens, targets, scale);
   EXPECT_NEAR(adapted.loss_sum(tokens, targets).item<float>(), loss.item<float>(), 1e-3);
 
@@ -272,7 +273,9 @@ TEST(Packing, EqualsOneRecordAtATime) {
 
     auto packed_units = test::make_units(model, {.device = device});
     Decoder packed(model, test::pointers(packed_units));
-    const Input input{.tokens = tokens, .targets = targets, .starts = at::from_blob(const_cast<std::int32_t*>(starts.data()), {std::int64_t(starts.size())}, at::kInt)};
+    const Input input{.tokens = tokens,
+                      .targets = targets,
+                      .starts = at::from_blob(const_cast<std::int32_t*>(starts.data()), {std::int64_t(starts.size())}, at::kInt)};
     const float loss = packed.forward_backward(input, one).item<float>();
     EXPECT_NEAR(loss, packed.loss_sum(input).item<float>(), 1e-3);
 
