@@ -23,7 +23,9 @@ void cross_entropy(const CrossEntropy&, Stream);
 void random_normal(const RandomNormal&, Stream);
 void sum_of_squares(const SumOfSquares&, Stream);
 void finish_gradients(const FinishGradients&, Stream);
-void adamw(const AdamW&, Stream);
+void update(const Update&, Stream);
+void adamw_8bit(const AdamW8bit&, Stream);
+void nesterov(const Nesterov&, Stream);
 const Table& table();
 
 namespace {

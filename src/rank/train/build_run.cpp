@@ -69,12 +69,14 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->dataset = data::open_dataset(run->config.data, run->config.model, run->config.trainer.seed);
   const at::ScalarType weight_dtype = model::scalar_type(run->config.model.dtype);
   run->replica = parallel::make_replica(model::decoder_units(run->config.model),
-                                        {.device = request.device, .weight_dtype = weight_dtype, .gradient_dtype = weight_dtype});
+                                        {.device = request.device,
+                                         .weight_dtype = weight_dtype,
+                                         .gradient_dtype = weight_dtype,
+                                         .master = run->config.trainer.optimizer_states == config::StateDType::f32});
   run->model = std::make_unique<model::Decoder>(run->config.model, run->replica.in_forward_order());
   run->model->on_backward([raw = run.get()] { raw->enter(record::Phase::backward); });
   run->gradients = std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.in_backward_order(), run->config.parallel);
-  run->optimizer = std::make_unique<optim::AdamW>(
-      run->replica.in_backward_order(), optim::AdamW::settings_for(run->config.trainer, run->config.model.dtype, run->nominal_tokens()));
+  run->optimizer = optim::make_optimizer(run->config, run->replica.in_backward_order(), run->nominal_tokens());
 
   choose_recompute(*run);
 
