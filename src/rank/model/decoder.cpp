@@ -1,6 +1,8 @@
 // The decoder: embedding, blocks, head, and the loop over them in both directions.
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "rank/model/block.h"
 #include "rank/model/buffers.h"
@@ -115,6 +117,7 @@ void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
   }
   if (!p.offloaded.empty() && !device.is_cpu()) p.offload.emplace(device);
   if (!p.offload) p.offloaded.clear();
+  p.head.set_lean(std::find(keep.begin(), keep.end(), Keep::all) == keep.end());
 }
 
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }

@@ -243,7 +243,12 @@ class Loop {
   // A fine-tune ends with what other programs load: the same kind of folder that it began with.
   void write_model() {
     const config::RunConfig& config = run_.config;
-    if (config.model.path.empty() || config.lora.enabled || !config.checkpoint.export_at_end || !run_.is_first()) return;
+    if (!config.checkpoint.export_at_end || !run_.is_first()) return;
+    if (config.lora.enabled) {
+      run_.page->set_phase(record::Phase::saving, run_.progress.step);
+      return run_.note(fmt::format("the adapter is in {}, as a PEFT folder", export_adapter(run_).string()));
+    }
+    if (config.model.path.empty()) return;
     run_.page->set_phase(record::Phase::saving, run_.progress.step);
     run_.note(fmt::format("the model is in {}, as a Hugging Face folder", export_model(run_).string()));
   }
