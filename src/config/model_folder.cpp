@@ -140,9 +140,10 @@ class ConfigFile {
     if (quantised == nullptr) return;
     const Json* method = quantised->is_object() ? find(*quantised, "quant_method") : nullptr;
     if (method != nullptr && *method == "bitsandbytes") return;
-    throw mistake(fmt::format("its weights are quantised ({}), which is not supported. Use the folder of the original 16-bit weights; "
-                              "--load-in-4bit quantises them while they are read",
-                              method == nullptr ? "no quant_method" : shown(*method)));
+    throw mistake(
+        fmt::format("its weights are quantised ({}), which is not supported. Use the folder of the original 16-bit weights; "
+                    "--load-in-4bit quantises them while they are read",
+                    method == nullptr ? "no quant_method" : shown(*method)));
   }
 
   // Reads `value` by the rules of one of our settings.
@@ -186,14 +187,13 @@ class ConfigFile {
   ModelConfig with_sizes(ModelConfig m) const {
     if (m.kv_heads == 0) m.kv_heads = m.num_heads;
     if (m.head_dim == 0 && m.hidden_size % m.num_heads != 0) {
-      throw mistake(
-          fmt::format("hidden_size = {} does not divide by num_attention_heads = {}, and there is no head_dim", m.hidden_size, m.num_heads));
+      throw mistake(fmt::format("hidden_size = {} does not divide by num_attention_heads = {}, and there is no head_dim", m.hidden_size,
+                                m.num_heads));
     }
     if (m.head_dim == 0) m.head_dim = m.hidden_size / m.num_heads;
     if (m.head_dim % 2 != 0) throw mistake(fmt::format("head_dim = {} is odd; rotary positions turn pairs", m.head_dim));
     if (m.num_heads % m.kv_heads != 0) {
-      throw mistake(
-          fmt::format("num_attention_heads = {} is not a multiple of num_key_value_heads = {}", m.num_heads, m.kv_heads));
+      throw mistake(fmt::format("num_attention_heads = {} is not a multiple of num_key_value_heads = {}", m.num_heads, m.kv_heads));
     }
     return m;
   }

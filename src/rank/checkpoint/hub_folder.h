@@ -1,4 +1,5 @@
-// The weights of a Hugging Face model folder: model.safetensors, or an index with its shards, checked against a model and read piece by piece.
+// The weights of a Hugging Face model folder: model.safetensors, or an index with its shards, checked against a model and read piece by
+// piece.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +33,8 @@ class HubFolder {
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   const Tensor* find(const std::string& name) const;
 
-  // Every piece of these units must be there in its shape, as f32, f16 or bf16. Returns what a person should know: tensors nobody asked for.
+  // Every piece of these units must be there in its shape, as f32, f16 or bf16. Returns what a person should know: tensors nobody asked
+  // for.
   std::vector<std::string> check(std::span<const model::UnitSpec> units) const;
 
   // A view of the mapped bytes (of a copy where they are not aligned), in the file's type. Lives as long as this folder.

@@ -67,9 +67,7 @@ ReadAhead::~ReadAhead() {
 void ReadAhead::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] {
-      return closing_ || next_ == chunks_.size() || held_ < ahead_bytes_ || chunks_[next_].range <= current_;
-    });
+    changed_.wait(lock, [&] { return closing_ || next_ == chunks_.size() || held_ < ahead_bytes_ || chunks_[next_].range <= current_; });
     if (closing_ || next_ == chunks_.size()) return;
     const Chunk chunk = chunks_[next_++];
     held_ += chunk.bytes.size();

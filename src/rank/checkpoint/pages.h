@@ -35,10 +35,10 @@ class ReadAhead {
   std::vector<Chunk> chunks_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t next_ = 0;               // chunk that is read next
-  std::size_t current_ = 0;            // range that is waited for: it may be larger than the bytes ahead
-  std::size_t held_ = 0;               // bytes of chunks begun whose range is not done
-  std::vector<std::size_t> unread_;    // chunks of each range that are not in memory yet
+  std::size_t next_ = 0;             // chunk that is read next
+  std::size_t current_ = 0;          // range that is waited for: it may be larger than the bytes ahead
+  std::size_t held_ = 0;             // bytes of chunks begun whose range is not done
+  std::vector<std::size_t> unread_;  // chunks of each range that are not in memory yet
   std::vector<bool> failed_;
   bool closing_ = false;
   std::vector<std::jthread> threads_;
