@@ -10,6 +10,7 @@ std::string general_help() {
   lockstep generate          text from a run's newest checkpoint
   lockstep export            a checkpoint as a Hugging Face model folder
   lockstep merge             adapters folded into their model
+  lockstep data              text to tokens, and tokenizers from text
   lockstep config            show, explain and describe settings
   lockstep devices           what there is to train on
   lockstep bench             how fast a step, each kernel and each collective is here
