@@ -5,12 +5,15 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "config/run_config.h"
 #include "rank/model/unit.h"
 
 namespace lockstep::model {
+
+class KvCache;
 
 // What LibTorch calls the setting model.dtype.
 at::ScalarType scalar_type(config::DType dtype);
@@ -57,6 +60,12 @@ class Decoder {
   at::Tensor loss_sum(const at::Tensor& tokens, const at::Tensor& targets);
   // [batch, time, vocab]
   at::Tensor logits(const at::Tensor& tokens);
+
+  // For `batch` sequences that have seen nothing yet.
+  KvCache make_cache(std::int64_t batch) const;
+  // The next tokens of every sequence in the cache, [batch, new] i64, many (a prompt) or one. counts: how many of a row are real, where
+  // shorter rows are filled up at their end. Returns the logits behind the last real one: [batch, vocab].
+  at::Tensor decode(const at::Tensor& tokens, KvCache& cache, std::span<const std::int64_t> counts = {});
 
   // DoRA: magnitudes that leave the loaded weights as they are. Once, when base weights and adapters are in place.
   void reset_magnitudes();
