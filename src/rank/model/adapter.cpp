@@ -35,8 +35,8 @@ void Adapter::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& lo
   std::int64_t row = 0;
   for (std::size_t i = 0; i < place_.parts.size(); ++i) {
     const auto [column, columns] = place_.parts[i];
-    linear(out.narrow(1, column, columns), low.narrow(1, std::int64_t(i) * rank_, rank_), unit_.weight(place_.b).narrow(0, row, columns),
-           {}, Into::add);
+    linear(out.narrow(1, column, columns), low.narrow(1, std::int64_t(i) * rank_, rank_), unit_.weight(place_.b).narrow(0, row, columns), {},
+           Into::add);
     row += columns;
   }
 }

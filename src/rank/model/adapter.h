@@ -42,10 +42,10 @@ struct Dropout {
 
 // Buffers that one matrix at a time needs.
 struct AdapterScratch {
-  at::Tensor dlow;      // [rows, parts x rank] gradient of the low-rank product
-  at::Tensor dropped;   // [rows, in] the input with elements dropped; in backward its gradient
-  at::Tensor product;   // [rows, out] DoRA: the product before its gain
-  at::Tensor dproduct;  // [rows, out] DoRA: its gradient
+  at::Tensor dlow;     // [rows, parts x rank] gradient of the low-rank product
+  at::Tensor dropped;  // [rows, in] the input with elements dropped; in backward its gradient
+  at::Tensor product;  // [rows, out] DoRA: the product before its gain
+  at::Tensor dproduct; // [rows, out] DoRA: its gradient
 };
 
 // The adapter of one stacked matrix: out += scale x A^T B^T for each part. DoRA: then each output column is brought to its magnitude.
