@@ -5,10 +5,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "rank/task/task.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/moment.h"
 #include "rank/train/profile.h"
+#include "rank/train/samples.h"
 #include "rank/train/state.h"
 #include "rank/train/summary.h"
 #include "rank/train/train_step.h"
@@ -214,16 +214,7 @@ class Loop {
 
   void write_sample() {
     run_.page->set_phase(record::Phase::sampling, run_.progress.step);
-    if (run_.is_first() && run_.dataset.vocabulary && run_.config.monitor.sample_tokens > 0) {
-      const std::string text = task::sample(*run_.model, *run_.dataset.vocabulary, run_.config.monitor.sample_prompt, run_.world->device(),
-                                            {.max_tokens = run_.config.monitor.sample_tokens,
-                                             .temperature = run_.config.monitor.sample_temperature,
-                                             .seed = run_.config.trainer.seed,
-                                             .context = run_.dataset.training->seq_len()});
-      run_.metrics->write_event(nlohmann::json{{"event", "sample"}, {"step", run_.progress.step}, {"text", text}}.dump(
-          -1, ' ', false, nlohmann::json::error_handler_t::replace));
-    }
-    run_.ranks().barrier("the sample is written");
+    write_samples(run_);
     last_end_ = Moment(run_.world->device());
   }
 
