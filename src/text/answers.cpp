@@ -83,80 +83,147 @@ class Finder {
     std::vector<TokenSpan> answers;
     for (std::size_t i = 0; i < messages_.size(); ++i) {
       if (messages_[i].value("role", "") != "assistant") continue;
-      const TokenSpan answer = find(i);
-      answers.push_back(answer);
+      const Span answer = find(i);
+      answers.push_back({static_cast<std::uint32_t>(answer.begin), static_cast<std::uint32_t>(answer.end)});
       cursor_ = answer.end;
     }
     return answers;
   }
 
  private:
+  struct Span {
+    std::size_t begin = 0, end = 0;
+  };
+
   // A template may refuse a part of a conversation that it takes as a whole.
-  std::optional<std::string> part(std::size_t count, bool prompt) const {
+  std::optional<std::string> rendered(const Json& messages, bool prompt) const {
     try {
-      Json first = Json::array();
-      for (std::size_t i = 0; i < count; ++i) first.push_back(messages_[i]);
-      return render_(first, prompt);
+      return render_(messages, prompt);
     } catch (const base::UserError&) {
       return std::nullopt;
     }
   }
 
-  TokenSpan find(std::size_t index) const {
-    const std::string_view words = words_of(messages_[index]);
-    const std::size_t begin = start(index, words);
-    const auto through = part(index + 1, false);
-    const bool same = through && through->size() >= begin && text_.starts_with(*through);
-    const std::string_view region = text_.substr(0, same ? through->size() : text_.size());
-    const std::size_t said = words.empty() ? begin : region.find(words, begin);
-    if (said == npos) throw lost(index);
-    return {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end(region, begin, said + words.size(), messages_[index]))};
+  std::optional<std::string> part(std::size_t count, bool prompt) const {
+    Json first = Json::array();
+    for (std::size_t i = 0; i < count; ++i) first.push_back(messages_[i]);
+    return rendered(first, prompt);
   }
 
-  std::size_t start(std::size_t index, std::string_view words) const {
-    const auto prompted = part(index, true);
-    if (prompted && prompted->size() >= cursor_ && text_.starts_with(*prompted)) return prompted->size();
-    // The template writes this answer in another way than it asks for it (it asks to think, say, and leaves out thoughts): the
-    // prompt counts as far as it stands here.
-    const auto unprompted = part(index, false);
-    const bool has_prompt = prompted && unprompted && prompted->starts_with(*unprompted);
-    if (has_prompt && unprompted->size() >= cursor_ && text_.starts_with(*unprompted))
-      return until_words(common_prefix(text_, *prompted), unprompted->size(), words, index);
-    // Text before this answer changes with what comes after it: go by the words of the messages since the last answer.
-    std::size_t at = cursor_;
-    for (std::size_t i = index; i-- > 0 && messages_[i].value("role", "") != "assistant";) at = std::max(at, behind_words(messages_[i]));
-    const std::string_view prompt = has_prompt ? std::string_view(*prompted).substr(unprompted->size()) : std::string_view();
-    const std::size_t header = prompt.empty() ? npos : text_.find(head_of(prompt), at);
-    if (header == npos) return until_words(text_.size(), at, words, index);
-    return until_words(header + common_prefix(text_.substr(header), prompt), header + head_of(prompt).size(), words, index);
-  }
-
-  // What stands at `begin`, unless the answer's words start before it.
-  std::size_t until_words(std::size_t begin, std::size_t from, std::string_view words, std::size_t index) const {
-    if (words.empty()) return begin;
-    const std::size_t said = text_.find(words, from);
-    if (said == npos) throw lost(index);
-    return std::min(begin, said);
-  }
-
-  std::size_t behind_words(const Json& message) const {
-    const std::string_view words = words_of(message);
-    const std::size_t at = words.empty() ? npos : text_.find(words, cursor_);
-    return at == npos ? cursor_ : at + words.size();
-  }
-
-  // Behind the end-of-turn token; without one, where the answer's last word ends.
-  std::size_t end(std::string_view region, std::size_t begin, std::size_t said_end, const Json& message) const {
-    const Found stop = first_of(region, said_end, ends_.end_texts);
-    if (calls_tools(message)) {
-      const Found last = stop.at != npos ? stop : last_of(region, said_end, ends_.special_texts);
-      if (last.at != npos) return last.at + last.size;
-    } else {
-      const Found special = first_of(region, said_end, ends_.special_texts);
-      const Found first = special.at < stop.at ? special : stop;
-      if (first.at != npos) return first.at + first.size;
+  // First the answer is found where it ends the conversation; mostly the whole conversation starts in just that way.
+  Span find(std::size_t index) const {
+    const Turn turn = look(index);
+    if (const auto through = part(index + 1, false)) {
+      const auto alone = locate(*through, turn, 0, true);
+      if (alone && alone->begin >= cursor_ && text_.starts_with(std::string_view(*through).substr(0, alone->end))) return *alone;
+      if (alone) {
+        if (const auto moved = find_again(index, *through, *alone)) return *moved;
+      }
     }
-    const std::size_t last = region.substr(begin).find_last_not_of(" \t\r\n");
+    const auto span = locate(text_, turn, behind_last_words(index), false);
+    if (!span) throw lost(index);
+    return *span;
+  }
+
+  // What is known of an answer: its words, and what the template writes before it.
+  struct Turn {
+    std::string_view words;
+    bool calls_tools = false;
+    std::optional<std::string> prompted, unprompted;
+    std::string prompt;
+    std::string lead;  // what an answer starts with before its words, in a template without prompt: a space, mostly
+  };
+
+  Turn look(std::size_t index) const {
+    Turn turn{.words = words_of(messages_[index]), .calls_tools = calls_tools(messages_[index])};
+    turn.prompted = part(index, true);
+    turn.unprompted = part(index, false);
+    if (turn.prompted && turn.prompted->empty()) turn.prompted.reset();
+    turn.prompt = difference(turn.prompted, turn.unprompted);
+    if (!turn.prompt.empty()) return turn;
+    // Nothing to answer, a template that does not like to end here, or one without a prompt: try it on a plain question.
+    Json talk = Json::array({{{"role", "user"}, {"content", "?"}}});
+    const auto question = rendered(talk, true);
+    turn.prompt = difference(question, rendered(talk, false));
+    if (!turn.prompt.empty()) return turn;
+    talk.push_back({{"role", "assistant"}, {"content", "42"}});
+    const std::string reply = difference(rendered(talk, false), question);
+    turn.lead = reply.substr(0, std::min(reply.size(), reply.find("42")));
+    return turn;
+  }
+
+  static std::string difference(const std::optional<std::string>& longer, const std::optional<std::string>& shorter) {
+    if (!longer || !shorter || !longer->starts_with(*shorter)) return {};
+    return longer->substr(shorter->size());
+  }
+
+  // `closed`: the text ends with this answer, so what ends the text ends the answer.
+  std::optional<Span> locate(std::string_view text, const Turn& turn, std::size_t from, bool closed) const {
+    std::size_t begin = 0, said_from = from;
+    if (turn.prompted && text.starts_with(*turn.prompted) && turn.prompted->size() >= from) {
+      begin = said_from = turn.prompted->size();
+    } else if (turn.prompted && turn.unprompted && text.starts_with(*turn.unprompted) && turn.unprompted->size() >= from) {
+      // It is asked for in another way than it is written (with a thought, say): the prompt counts as far as it stands here.
+      said_from = turn.unprompted->size();
+      begin = said_from + whole_pieces(text.substr(said_from), turn.prompt);
+    } else if (const std::size_t header = turn.prompt.empty() ? npos : text.find(head_of(turn.prompt), from); header != npos) {
+      said_from = header + head_of(turn.prompt).size();
+      begin = std::max(said_from, header + whole_pieces(text.substr(header), turn.prompt));
+    } else {
+      begin = said_from = turn.words.empty() ? npos : closed ? text.rfind(turn.words) : text.find(turn.words, from);
+      if (begin != npos && text.substr(0, begin).ends_with(turn.lead)) begin -= turn.lead.size();
+    }
+    if (begin == npos || begin < from) return std::nullopt;
+    const std::size_t said = turn.words.empty() ? begin : text.find(turn.words, said_from);
+    if (said == npos && !closed) return std::nullopt;
+    if (said == npos) return Span{begin, end(text, begin, begin, true)};  // the template leaves these words out
+    begin = std::min(begin, said);
+    return Span{begin, end(text, begin, said + turn.words.size(), closed && (turn.calls_tools || turn.words.empty()))};
+  }
+
+  // How much of the prompt the text starts with, in whole special tokens and lines where the two part ways.
+  std::size_t whole_pieces(std::string_view text, std::string_view prompt) const {
+    const std::size_t common = common_prefix(text, prompt);
+    if (common == prompt.size()) return common;
+    const std::string_view shared = prompt.substr(0, common);
+    const Found token = last_of(shared, 0, ends_.special_texts);
+    const std::size_t line = shared.rfind('\n');
+    const std::size_t cut = std::max(token.at == npos ? 0 : token.at + token.size, line == npos ? 0 : line + 1);
+    return cut > 0 ? cut : common;
+  }
+
+  // The same answer later in the conversation, known by what stands before it.
+  std::optional<Span> find_again(std::size_t index, std::string_view alone, Span answer) const {
+    const std::string_view before = index == 0 ? std::string_view() : words_of(messages_[index - 1]);
+    const std::size_t asked = before.empty() ? npos : alone.substr(0, answer.begin).rfind(before);
+    const std::size_t context = asked != npos ? asked + before.size() : answer.begin - std::min<std::size_t>(answer.begin, 24);
+    const std::size_t at = text_.find(alone.substr(context, answer.end - context), std::max(cursor_, behind_last_words(index)));
+    if (at == npos) return std::nullopt;
+    return Span{at + answer.begin - context, at + answer.end - context};
+  }
+
+  // Behind what others said since the previous answer.
+  std::size_t behind_last_words(std::size_t index) const {
+    std::size_t behind = cursor_;
+    for (std::size_t i = index; i-- > 0 && messages_[i].value("role", "") != "assistant";) {
+      const std::string_view words = words_of(messages_[i]);
+      const std::size_t at = words.empty() ? npos : text_.find(words, cursor_);
+      if (at != npos) behind = std::max(behind, at + words.size());
+    }
+    return behind;
+  }
+
+  // Behind the end-of-turn token: the first special token after the words. `several`: others may stand before it, so one that stops
+  // generation counts, or the last one. Without any: where the answer's last word ends.
+  std::size_t end(std::string_view text, std::size_t begin, std::size_t said_end, bool several) const {
+    Found stop = first_of(text, said_end, ends_.end_texts);
+    if (several && stop.at == npos) stop = last_of(text, said_end, ends_.special_texts);
+    if (!several) {
+      const Found special = first_of(text, said_end, ends_.special_texts);
+      if (special.at < stop.at) stop = special;
+    }
+    if (stop.at != npos) return stop.at + stop.size;
+    const std::size_t last = text.substr(begin).find_last_not_of(" \t\r\n");
     return last == npos ? begin : begin + last + 1;
   }
 

@@ -35,13 +35,13 @@ void Adapter::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& lo
   std::int64_t row = 0;
   for (std::size_t i = 0; i < place_.parts.size(); ++i) {
     const auto [column, columns] = place_.parts[i];
-    linear(out.narrow(1, column, columns), low.narrow(1, std::int64_t(i) * rank_, rank_), unit_.weight(place_.b).narrow(0, row, columns), {},
-           Into::add);
+    linear(out.narrow(1, column, columns), low.narrow(1, std::int64_t(i) * rank_, rank_), unit_.weight(place_.b).narrow(0, row, columns),
+           {}, Into::add);
     row += columns;
   }
 }
 
-void Adapter::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, AdapterScratch& scratch) const {
+void Adapter::backward_low(const at::Tensor& dout, AdapterScratch& scratch) const {
   const auto& dlow = fit(scratch.dlow, {dout.size(0), low_width()}, dout.options());
   std::int64_t row = 0;
   for (std::size_t i = 0; i < place_.parts.size(); ++i) {
@@ -50,6 +50,11 @@ void Adapter::backward_input(const at::Tensor& dx, const at::Tensor& dout, const
                           unit_.weight(place_.b).narrow(0, row, columns), Into::write, scale_);
     row += columns;
   }
+}
+
+void Adapter::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, AdapterScratch& scratch) const {
+  backward_low(dout, scratch);
+  const at::Tensor& dlow = scratch.dlow;
   if (!dropout.keys.defined() || dropout_ == 0) return linear_backward_input(dx, dlow, unit_.weight(place_.a), Into::add);
   fit(scratch.dropped, dx.sizes(), dx.options());
   linear_backward_input(scratch.dropped, dlow, unit_.weight(place_.a));
@@ -107,9 +112,8 @@ void Adapter::backward_magnitude(const at::Tensor& dout, const at::Tensor& produ
 
 void Adapter::reset_magnitude(const at::Tensor& weight) const {
   const at::Tensor norms = row_norms(weight);
-  unit_.weight(place_.magnitude).copy_(norms);
-  if (const at::Tensor& master = unit_.master(); master.defined())
-    master.narrow(0, unit_.offset(place_.magnitude), norms.numel()).copy_(norms);
+  unit_.exact().narrow(0, unit_.offset(place_.magnitude), norms.numel()).copy_(norms);
+  unit_.refresh_weights();
 }
 
 }  // namespace lockstep::model

@@ -42,10 +42,10 @@ struct Dropout {
 
 // Buffers that one matrix at a time needs.
 struct AdapterScratch {
-  at::Tensor dlow;     // [rows, parts x rank] gradient of the low-rank product
-  at::Tensor dropped;  // [rows, in] the input with elements dropped; in backward its gradient
-  at::Tensor product;  // [rows, out] DoRA: the product before its gain
-  at::Tensor dproduct; // [rows, out] DoRA: its gradient
+  at::Tensor dlow;      // [rows, parts x rank] gradient of the low-rank product
+  at::Tensor dropped;   // [rows, in] the input with elements dropped; in backward its gradient
+  at::Tensor product;   // [rows, out] DoRA: the product before its gain
+  at::Tensor dproduct;  // [rows, out] DoRA: its gradient
 };
 
 // The adapter of one stacked matrix: out += scale x A^T B^T for each part. DoRA: then each output column is brought to its magnitude.
@@ -58,7 +58,9 @@ class Adapter {
 
   // out: [rows, out] holds the frozen product and gets the adapter's added; low: [rows, low_width] is kept for backward.
   void forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const;
-  // dx gets the adapter's share added; leaves scratch.dlow for backward_weight, which follows.
+  // scratch.dlow = gradient of the low-rank product, for backward_weight, which follows.
+  void backward_low(const at::Tensor& dout, AdapterScratch& scratch) const;
+  // The same, and dx gets the adapter's share added.
   void backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, AdapterScratch& scratch) const;
   void backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
                        AdapterScratch& scratch) const;

@@ -61,9 +61,10 @@ void check_targets(const Dims& d, const config::LoraConfig& lora) {
       for (const Module& module : kModules) found = found || names(target, full_name(layer, module.name));
     if (found) continue;
     const bool whole = target == "lm_head" || target == "embed_tokens";
-    throw base::usage_error("lora", "lora.target_modules names {}, which is no matrix of a block. {}", target,
-                            whole ? "Train it whole: lora.modules_to_save." :
-                                    "There are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj, or all-linear for all of them.");
+    throw base::usage_error(
+        "lora", "lora.target_modules names {}, which is no matrix of a block. {}", target,
+        whole ? "Train it whole: lora.modules_to_save."
+              : "There are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj, or all-linear for all of them.");
   }
   for (const std::string& target : lora.modules_to_save) {
     if (!names(target, "model.embed_tokens") && !names(target, "lm_head"))
@@ -80,8 +81,11 @@ UnitSpec block_adapters(const Dims& d, const config::LoraConfig& lora, std::int6
   UnitSpec unit{.name = fmt::format("adapters of block {}", layer), .leaves = {}};
   for (const AdaptedMatrix& adapted : adapted_matrices(d, lora, layer)) {
     const std::int64_t in = input_width(d, adapted.matrix);
-    LeafSpec a{.name = fmt::format("{}.lora_A", kinds[adapted.matrix]), .pieces = {}, .init = Init::uniform, .init_std = 1 / std::sqrt(double(in))};
-    LeafSpec b{.name = fmt::format("{}.lora_B", kinds[adapted.matrix]), .pieces = {}, .init = Init::zeros, .rate = lora.b_lr_ratio};
+    LeafSpec a{.name = fmt::format("{}.lora_A", kinds[adapted.matrix]),
+               .pieces = {},
+               .init = Init::uniform,
+               .init_std = 1 / std::sqrt(double(in))};
+    LeafSpec b{.name = fmt::format("{}.lora_B", kinds[adapted.matrix]), .pieces = {}, .init = Init::zeros, .role = Role::adapter_b};
     LeafSpec magnitude{.name = fmt::format("{}.lora_magnitude_vector", kinds[adapted.matrix]), .pieces = {}, .init = Init::ones};
     for (const Module& module : kModules) {
       const std::string name = full_name(layer, module.name);
@@ -101,7 +105,9 @@ UnitSpec block_adapters(const Dims& d, const config::LoraConfig& lora, std::int6
 // A module trained whole: a copy of its own beside the frozen one, as PEFT holds it.
 std::optional<UnitSpec> saved_module(const Dims& d, const config::LoraConfig& lora, std::string_view unit, const std::string& module) {
   if (!is_saved(lora, module)) return std::nullopt;
-  LeafSpec leaf{.name = fmt::format("{}.weight", module), .pieces = {{fmt::format("{}{}.weight", kPrefix, module), {d.vocab, d.hidden}}}};
+  LeafSpec leaf{.name = fmt::format("{}.weight", module),
+                .pieces = {{fmt::format("{}{}.weight", kPrefix, module), {d.vocab, d.hidden}}},
+                .role = module == "lm_head" ? Role::output_head : Role::token_embedding};
   return UnitSpec{.name = fmt::format("{} trained whole", unit), .leaves = {std::move(leaf)}};
 }
 

@@ -73,7 +73,7 @@ ResidualStream Block::decode(const ResidualStream& stream, const BlockContext& c
 ResidualStream Block::finish(const BlockContext& context, const Places& at) const {
   expand(context, at);
   auto& delta = context.scratch->delta;
-  down_.forward(delta, at.cheap.swiglu, at.matmuls.low[3], context.dropout, context.scratch->projection);
+  down_.forward(delta, at.cheap.swiglu, at.input.low[3], context.dropout, context.scratch->projection);
   return {at.matmuls.middle, delta};
 }
 
@@ -132,7 +132,7 @@ void Block::expand(const BlockContext& context, const Places& at) const {
   kernels::swiglu_forward(m.gate_up, c.swiglu);
 }
 
-void Block::backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved) const {
+void Block::backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved, bool further) const {
   const auto at = places(&saved, *context.scratch);
   if (keep_ == Keep::input) {  // forward again, up to the last matmul, which no gradient needs
     kernels::rms_norm_apply(saved.x, unit_.weight(BlockLeaves::input_norm), saved.rstd1, at.cheap.norm1);
@@ -140,7 +140,7 @@ void Block::backward(const at::Tensor& dstream, const BlockContext& context, Blo
     expand(context, at);
   }
   backward_mlp(dstream, context, at);
-  backward_attention(dstream, context, at);
+  backward_attention(dstream, context, at, further);
 }
 
 void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const {
@@ -152,7 +152,7 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
   down_.backward_input(dswiglu, dstream, context.dropout, scratch.projection);
   // gate_up turns into its own gradient; SwiGLU's output is made again along the way where it was not kept.
   kernels::swiglu_backward(m.gate_up, dswiglu, m.gate_up, keep_ == Keep::matmuls ? c.swiglu : at::Tensor());
-  down_.backward_weight(dstream, c.swiglu, m.low[3], context.dropout, scratch.projection);
+  down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
 
   if (keep_ == Keep::matmuls) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, c.norm2);
   const auto& dnorm = fit(scratch.dhidden, {rows, dims_.hidden}, dstream.options());
@@ -163,7 +163,7 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
   unit_.gradient_ready(BlockLeaves::post_norm);
 }
 
-void Block::backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at) const {
+void Block::backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at, bool further) const {
   auto& scratch = *context.scratch;
   auto& m = at.matmuls;
   auto& c = at.cheap;
@@ -185,6 +185,10 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
     unit_.gradient_ready(leaves_.k_norm);
   }
   const auto& dnorm = scratch.dhidden;
+  if (!further && !unit_.trainable()) {  // nothing below is trained: adapters alone need their part
+    qkv_.backward_low(dqkv, scratch.projection);
+    return qkv_.backward_weight(dqkv, c.norm1, m.low[0], context.dropout, scratch.projection);
+  }
   qkv_.backward_input(dnorm, dqkv, context.dropout, scratch.projection);
   qkv_.backward_weight(dqkv, c.norm1, m.low[0], context.dropout, scratch.projection);
   kernels::rms_norm_backward(dnorm, at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, dstream, kernels::Into::add,

@@ -31,7 +31,7 @@ struct BlockActivations {
   at::Tensor norm2, rstd2;                     // [rows, hidden], [rows]
   at::Tensor gate_up;                          // [rows, 2 intermediate]
   at::Tensor swiglu;                           // [rows, intermediate]
-  std::array<at::Tensor, kBlockMatrices> low;  // what the adapters of its matrices keep
+  std::array<at::Tensor, kBlockMatrices> low;  // what the adapters of its matrices keep; that of down by every policy
 };
 
 // Buffers that blocks share, because one at a time needs them.
@@ -59,6 +59,7 @@ class Block {
   // adapters: the unit that holds them, or null.
   Block(const Dims& dims, Unit& unit, Unit* adapters, const config::LoraConfig& lora, std::int64_t layer, Keep keep);
   void set_keep(Keep keep) { keep_ = keep; }
+  Keep keep() const { return keep_; }
   std::array<const Projection*, kBlockMatrices> projections() const { return {&qkv_, &out_, &gate_up_, &down_}; }
 
   // Without `saved` nothing is kept (evaluation).
@@ -66,8 +67,8 @@ class Block {
   // The same for new tokens of sequences whose earlier ones are in the cache; nothing is kept for a backward.
   ResidualStream decode(const ResidualStream& stream, const BlockContext& context, std::size_t layer, KvCache& cache,
                         const KvCache::Step& step) const;
-  // dstream: [rows, hidden] gradient of the stream behind the block; on return, of the stream before it.
-  void backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved) const;
+  // dstream: [rows, hidden] gradient of the stream behind the block; on return, of the stream before it, where `further` asks for it.
+  void backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved, bool further = true) const;
 
  private:
   // Where each activation lives under the policy: the block's own or the shared one.
@@ -79,7 +80,7 @@ class Block {
   ResidualStream finish(const BlockContext& context, const Places& at) const;
   void expand(const BlockContext& context, const Places& at) const;
   void backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const;
-  void backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at) const;
+  void backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at, bool further) const;
   void rotate(const BlockContext& context, const Places& at) const;
   kernels::HeadLayout head_layout(const BlockContext& context) const;
   kernels::HeadNorms head_norms() const;

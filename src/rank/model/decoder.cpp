@@ -8,6 +8,8 @@
 #include "rank/model/head.h"
 #include "rank/model/kv_cache.h"
 #include "rank/model/model.h"
+#include "rank/model/offload.h"
+#include "rank/model/rotary.h"
 
 namespace lockstep::model {
 
@@ -37,8 +39,11 @@ struct Decoder::Parts {
   BlockScratch scratch;  // of training and evaluation in turn: buffers are made anew where their shapes differ
   at::Tensor embedded;   // [rows, hidden]
   at::Tensor dstream;    // [rows, hidden]
-  kernels::RotaryTable rotary;
+  const at::Tensor frequencies;
+  kernels::RotaryTable rotary;  // grows with the longest sequence seen: a model's own limit may be far beyond
   std::function<void()> on_backward;
+  std::optional<Offload> offload;
+  std::vector<std::size_t> offloaded;  // blocks whose inputs wait in host memory, in order
 
   Parts(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora,
         const std::vector<Unit*>& adapters, Keep keep)
@@ -47,13 +52,16 @@ struct Decoder::Parts {
         embedding(trained_or(adapters.front(), *units.front())),
         head(dims, *units.back(), adapters.back() ? adapters.back() : (dims.tied ? units.front() : nullptr),
              dims.tied && !adapters.back() && !adapters.front()),
-        saved(dims.layers) {
+        saved(dims.layers),
+        frequencies(inverse_frequencies(dims.head_dim, dims.rope_theta, config.rope_scaling)) {
     for (std::int64_t i = 0; i < dims.layers; ++i) blocks.emplace_back(dims, *units[i + 1], adapters[i + 1], lora, i, keep);
   }
 
   const kernels::RotaryTable& rotary_for(std::int64_t time) {
-    if (!rotary.cosine.defined() || rotary.cosine.size(0) < time)
-      rotary = kernels::rotary_table(std::max(time, dims.max_time), dims.head_dim, dims.rope_theta, embedding.weights().device());
+    if (!rotary.cosine.defined() || rotary.cosine.size(0) < time) {
+      const auto length = std::max(time, std::min<std::int64_t>(2 * time, dims.max_time));
+      rotary = kernels::rotary_table(length, frequencies, embedding.weights().device());
+    }
     return rotary;
   }
 
@@ -113,7 +121,20 @@ Decoder::Decoder(const config::ModelConfig& config, std::vector<Unit*> units, co
 
 Decoder::~Decoder() = default;
 
-void Decoder::set_keep(std::size_t block, Keep keep) { parts_->blocks.at(block).set_keep(keep); }
+void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
+  auto& p = *parts_;
+  base::check(keep.size() == p.blocks.size(), "one policy a block");
+  const at::Device device = p.embedding.weights().device();
+  p.offload.reset();
+  p.offloaded.clear();
+  for (std::size_t i = 0; i < keep.size(); ++i) {
+    p.blocks[i].set_keep(keep[i]);
+    if (offload && keep[i] == Keep::input && i > 0) p.offloaded.push_back(i);  // the first block's input is the embedding's output
+    p.saved[i] = {};
+  }
+  if (!p.offloaded.empty() && !device.is_cpu()) p.offload.emplace(device);
+  if (!p.offload) p.offloaded.clear();
+}
 
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }
 
@@ -126,12 +147,23 @@ at::Tensor Decoder::forward_backward(const Input& input, const at::Tensor& scale
   auto& p = *parts_;
   const auto context = p.context(input);
   ResidualStream stream{p.embed(input.tokens, p.embedded), {}};
-  for (std::size_t i = 0; i < p.blocks.size(); ++i) stream = p.blocks[i].forward(stream, context, &p.saved[i]);
+  std::size_t away = 0;  // entries on their way to the host
+  for (std::size_t i = 0; i < p.blocks.size(); ++i) {
+    const bool leaves = away < p.offloaded.size() && p.offloaded[away] == i;
+    if (leaves) p.saved[i].x = p.offload->take(away);
+    stream = p.blocks[i].forward(stream, context, &p.saved[i]);
+    if (!leaves) continue;
+    p.offload->store(away, p.saved[i].x, p.offloaded.size());
+    ++away;
+  }
 
   if (p.on_backward) p.on_backward();
   const auto& dstream = fit(p.dstream, stream.residual.sizes(), stream.residual.options());
   const auto loss = p.head.loss_backward(stream, input.targets.reshape({-1}), scale, dstream);
-  for (std::size_t i = p.blocks.size(); i-- > 0;) p.blocks[i].backward(dstream, context, p.saved[i]);
+  for (std::size_t i = p.blocks.size(); i-- > 0;) {
+    if (away > 0 && p.offloaded[away - 1] == i) p.saved[i].x = p.offload->fetch(--away);
+    p.blocks[i].backward(dstream, context, p.saved[i], /*further=*/i > 0 || p.embedding.trainable());
+  }
   if (p.embedding.trainable()) {
     kernels::embedding_backward(input.tokens, dstream, p.embedding.gradient(kEmbeddingWeight));
     p.embedding.gradient_ready(kEmbeddingWeight);

@@ -20,8 +20,10 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 // A CPU wants the chunk in its cache. A GPU wants few chunks, since each reads and writes the matrix's whole gradient again: what is
 // free decides, within bounds that leave memory to the rest.
-std::int64_t affordable_chunk(const at::Device& device) {
+// A frozen matrix has no gradient, so there a chunk need only be large enough to keep the device busy.
+std::int64_t affordable_chunk(const at::Device& device, bool trained) {
   if (!device.is_cuda()) return kMiB;
+  if (!trained) return 256 * kMiB;
   if (at::globalContext().deterministicAlgorithms()) return 512 * kMiB;  // sums are cut at the same places whatever else holds memory
   std::uint64_t free = 0, total = 0;
   kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
@@ -50,7 +52,7 @@ void Head::normalize(const ResidualStream& stream) {
 }
 
 std::int64_t Head::chunk_rows(const at::Tensor& like) {
-  if (chunk_bytes_ == 0) chunk_bytes_ = affordable_chunk(like.device());
+  if (chunk_bytes_ == 0) chunk_bytes_ = affordable_chunk(like.device(), owner_.trainable());
   const auto rows = std::max<std::int64_t>(1, like.size(0));
   const auto most = std::max<std::int64_t>(kRowStep, chunk_bytes_ / (dims_.vocab * like.element_size()));
   const auto even = ceil_div(rows, ceil_div(rows, most));  // chunks of one size: the last is no sliver

@@ -50,8 +50,8 @@ class Decoder {
   // and returns the summed loss: f32 scalar on the device. scale: f32 scalar on the device.
   at::Tensor forward_backward(const Input& input, const at::Tensor& scale);
   at::Tensor forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale);
-  // From the next step on, for one block.
-  void set_keep(std::size_t block, Keep keep);
+  // From the next step on: one policy a block. offload: the inputs of blocks that are made again wait in host memory.
+  void set_keep(const std::vector<Keep>& keep, bool offload = false);
   // Called between forward and backward of forward_backward, for phase stamps.
   void on_backward(std::function<void()> callback);
 

@@ -45,6 +45,11 @@ void Projection::backward_input(const at::Tensor& dx, const at::Tensor& dout, co
   if (adapter_) adapter_->backward_input(dx, d, dropout, scratch.adapter);
 }
 
+void Projection::backward_low(const at::Tensor& dout, ProjectionScratch& scratch) const {
+  const at::Tensor& d = gained(dout, scratch);
+  if (adapter_) adapter_->backward_low(d, scratch.adapter);
+}
+
 void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
                                  ProjectionScratch& scratch) const {
   if (unit_.trainable()) {

@@ -25,6 +25,8 @@ class Projection {
   void forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, ProjectionScratch& scratch) const;
   // dx = dout weight (+ adapter). Comes before backward_weight of the same dout.
   void backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, ProjectionScratch& scratch) const;
+  // In its place where dx is not wanted.
+  void backward_low(const at::Tensor& dout, ProjectionScratch& scratch) const;
   // Adds the gradients of whatever is trained, and announces them.
   void backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
                        ProjectionScratch& scratch) const;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "rank/train/evaluate.h"
+#include "rank/train/export.h"
 #include "rank/train/moment.h"
 #include "rank/train/profile.h"
 #include "rank/train/samples.h"
@@ -28,7 +29,9 @@ class Reading {
     end_.wait();
     return {host_.const_data_ptr<double>(), static_cast<std::size_t>(outcome_.totals.numel())};
   }
-  optim::StepReport update() const { return optim::AdamW::report_of(host_.narrow(0, outcome_.totals.numel(), outcome_.control.numel())); }
+  optim::StepReport update() const {
+    return optim::Optimizer::report_of(host_.narrow(0, outcome_.totals.numel(), outcome_.control.numel()));
+  }
 
  private:
   static at::Tensor copy_out(const StepOutcome& outcome, at::Device device) {
@@ -228,6 +231,14 @@ class Loop {
     announce_checkpoint(/*wait=*/true);
   }
 
+  // A fine-tune ends with what other programs load: the same kind of folder that it began with.
+  void write_model() {
+    const config::RunConfig& config = run_.config;
+    if (config.model.path.empty() || config.lora.enabled || !config.checkpoint.export_at_end || !run_.is_first()) return;
+    run_.page->set_phase(record::Phase::saving, run_.progress.step);
+    run_.note(fmt::format("the model is in {}, as a Hugging Face folder", export_model(run_).string()));
+  }
+
   void finish() {
     if (!stopping_) {
       if (!due(trainer_.eval_interval, run_.progress.step)) run_evaluation();
@@ -235,6 +246,7 @@ class Loop {
     }
     const bool saves = run_.config.checkpoint.save_at_end || stopping_;
     if (saves) save_last();
+    if (!stopping_) write_model();
     run_.page->set_phase(record::Phase::finishing, run_.progress.step);
     if (run_.metrics) {
       summary_.write();

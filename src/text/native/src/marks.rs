@@ -1,8 +1,10 @@
 //! `{% generation %}` blocks: rewritten to call blocks before compiling, and found again in the rendered text.
 use std::cell::Cell;
 
-/// The call that a `{% generation %}` block becomes. A call block has the same scope as the block of transformers has.
-pub const MARK_CALL: &str = "__lockstep_generation__";
+/// What a `{% generation %}` block becomes: a filter over its body, in a scope of its own as in transformers.
+pub const FILTER: &str = "__lockstep_generation__";
+pub const OPEN: &str = "with %}{% filter __lockstep_generation__";
+const CLOSE: &str = "endfilter %}{% endwith";
 
 thread_local! {
     /// What stands around an answer in the text being rendered on this thread; None where nobody asked for answers.
@@ -64,13 +66,13 @@ pub fn rewrite(source: &str) -> (String, bool) {
             Some(b'%') => {
                 let (start, word) = first_word(source, at + 2);
                 let replacement = match word {
-                    "generation" => Some(format!("call {MARK_CALL}()")),
-                    "endgeneration" => Some("endcall".to_string()),
+                    "generation" => Some(OPEN),
+                    "endgeneration" => Some(CLOSE),
                     _ => None,
                 };
                 if let Some(replacement) = replacement {
                     result.push_str(&source[copied..start]);
-                    result.push_str(&replacement);
+                    result.push_str(replacement);
                     copied = start + word.len();
                     found = true;
                 }

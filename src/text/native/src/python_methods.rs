@@ -2,7 +2,7 @@
 use minijinja::value::{from_args, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-fn pad(text: &str, width: usize, fill: Option<&str>, left: bool, right: bool) -> String {
+pub fn pad(text: &str, width: usize, fill: Option<&str>, left: bool, right: bool) -> String {
     let fill = fill.unwrap_or(" ");
     let missing = width.saturating_sub(text.chars().count());
     let before = match (left, right) {

@@ -1,8 +1,8 @@
 //! A chat template: compiled as transformers does it, rendered from a JSON object of variables.
 use crate::border::{guarded, Bytes, Failure, Numbers, View};
-use crate::{marks, python_json, python_methods};
+use crate::{marks, python_filters, python_methods};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde, Value, ValueKind};
+use minijinja::value::{Serde, Value};
 use minijinja::{Environment, Error, ErrorKind};
 use serde_json::Value as Json;
 
@@ -14,11 +14,15 @@ pub struct ChatTemplate {
     has_marks: bool,
 }
 
-/// The reason and its line, as a person wants to read them.
-fn explain(error: &Error) -> Failure {
+/// The reason, and the line of the template that it comes from.
+fn explain(error: &Error, source: &str) -> Failure {
     let reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_string);
     match error.line() {
-        Some(line) => format!("line {line}: {reason}").into(),
+        Some(line) => {
+            let text = source.lines().nth(line.saturating_sub(1)).unwrap_or_default().trim();
+            let shown: String = text.chars().take(160).collect();
+            format!("line {line}: {reason}\n    {}", shown.replace(marks::OPEN, "generation")).into()
+        }
         None => reason.into(),
     }
 }
@@ -45,34 +49,19 @@ fn strftime_now(format: &str) -> Result<String, Error> {
     String::from_utf8(buffer).map_err(|_| refused())
 }
 
-fn generation(state: &mut minijinja::State, options: Kwargs) -> Result<Value, Error> {
-    let caller: Value = options.get("caller")?;
-    Ok(Value::from_safe_string(marks::marked(caller.call(state, &[])?.to_string())))
-}
-
-fn is_sequence(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::String)
-}
-
-fn is_iterable(value: &Value) -> bool {
-    is_sequence(value) || value.kind() == ValueKind::Undefined
-}
-
 fn open(source: &str) -> Result<ChatTemplate, Failure> {
-    let (source, has_marks) = marks::rewrite(source);
+    // Jinja2 reads every kind of line end as \n.
+    let (source, has_marks) = marks::rewrite(&source.replace("\r\n", "\n").replace('\r', "\n"));
     let mut environment = Environment::new();
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_unknown_method_callback(python_methods::call);
     minijinja_contrib::add_to_environment(&mut environment);
-    environment.add_filter("tojson", python_json::tojson);
+    python_filters::add_to(&mut environment);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
-    environment.add_function(marks::MARK_CALL, generation);
-    // As Jinja2 sees them: strings can be iterated, and a mapping has a length and items.
-    environment.add_test("iterable", is_iterable);
-    environment.add_test("sequence", is_sequence);
-    environment.add_template_owned(NAME, source.clone()).map_err(|error| explain(&error))?;
+    environment.add_filter(marks::FILTER, marks::marked);
+    environment.add_template_owned(NAME, source.clone()).map_err(|error| explain(&error, &source))?;
     Ok(ChatTemplate { environment, source, has_marks })
 }
 
@@ -101,7 +90,7 @@ impl ChatTemplate {
         let render = || self.environment.get_template(NAME)?.render(context);
         let rendered =
             if answers { marks::render_with_answers(&[&self.source, variables], render) } else { render().map(|text| (text, Vec::new())) };
-        rendered.map_err(|error| explain(&error))
+        rendered.map_err(|error| explain(&error, &self.source))
     }
 }
 
