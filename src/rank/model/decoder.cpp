@@ -175,9 +175,11 @@ at::Tensor Decoder::loss_sum(const at::Tensor& tokens, const at::Tensor& targets
   return loss_sum({.tokens = tokens, .targets = targets});
 }
 
-at::Tensor Decoder::loss_sum(const Input& input) {
+at::Tensor Decoder::loss_sum(const Input& input) { return score(input).loss; }
+
+Score Decoder::score(const Input& input) {
   const c10::NoGradGuard no_graph;
-  return parts_->head.loss(parts_->evaluate(input), input.targets.reshape({-1}));
+  return parts_->head.score(parts_->evaluate(input), input.targets.reshape({-1}));
 }
 
 at::Tensor Decoder::logits(const at::Tensor& tokens) {

@@ -38,6 +38,12 @@ struct Input {
   at::Tensor keys = {};    // [batch] i64 on the device where adapters drop elements: one a row of tokens
 };
 
+// How well targets were predicted, summed over them: f32 scalars on the device.
+struct Score {
+  at::Tensor loss;
+  at::Tensor correct;  // targets that were the likeliest token
+};
+
 // Forward and backward are explicit: no autograd graph is built. One thread, the device's current stream.
 class Decoder {
  public:
@@ -55,7 +61,8 @@ class Decoder {
   // Called between forward and backward of forward_backward, for phase stamps.
   void on_backward(std::function<void()> callback);
 
-  // Summed loss without gradients: f32 scalar on the device.
+  // Without gradients.
+  Score score(const Input& input);
   at::Tensor loss_sum(const Input& input);
   at::Tensor loss_sum(const at::Tensor& tokens, const at::Tensor& targets);
   // [batch, time, vocab]

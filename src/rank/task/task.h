@@ -10,7 +10,7 @@ namespace lockstep::task {
 
 // Adds the gradient of scale * (summed loss) to the model's units; returns the summed loss, f32 on the device.
 at::Tensor forward_backward(model::Decoder& model, const data::Batch& batch, const at::Tensor& scale);
-// Summed loss without gradients.
-at::Tensor loss_sum(model::Decoder& model, const data::Batch& batch);
+// Summed loss and correct tokens, without gradients.
+model::Score score(model::Decoder& model, const data::Batch& batch);
 
 }  // namespace lockstep::task

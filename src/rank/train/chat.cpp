@@ -1,4 +1,5 @@
 // A conversation over JSON lines; what was said before stays in the cache.
+#include <atomic>
 #include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -11,11 +12,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-volatile std::sig_atomic_t interrupted = 0;
+std::atomic<bool>& interrupted() {
+  static std::atomic<bool> asked = false;
+  return asked;
+}
 
 void listen_for_interrupt() {
+  interrupted() = false;
   struct sigaction action {};
-  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_handler = [](int) { interrupted() = true; };
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
 }
@@ -39,12 +44,12 @@ void serve_chat(const GenerateRequest& request) {
   say({{"ready", true}, {"context", options.context}});
   std::uint64_t turn = 0;
   for (std::string line; std::getline(std::cin, line);) {
-    interrupted = 0;
+    interrupted() = false;
     try {
       const Json messages = Json::parse(line).at("messages");
       const auto completion = generator.go_on({model.language->encode_chat(messages), turn++}, [](std::size_t, const std::string& piece) {
         say({{"text", piece}});
-        return interrupted == 0;
+        return !interrupted();
       });
       say({{"finish", task::name_of(completion.finish)}, {"tokens", completion.tokens.size()}, {"reused", completion.reused}});
     } catch (const base::UserError& error) {

@@ -7,37 +7,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "rank/task/generator.h"
+#include "rank/train/text_model.h"
 
 namespace lockstep::train {
 namespace {
 
 std::vector<std::string> prompts_of(const config::MonitorConfig& monitor) {
   return monitor.sample_prompts.empty() ? std::vector{monitor.sample_prompt} : monitor.sample_prompts;
-}
-
-// This rank's texts, empty where a sample is another's.
-std::vector<std::string> own_share(const Run& run, const std::vector<std::string>& prompts) {
-  const config::MonitorConfig& monitor = run.config.monitor;
-  const auto language = task::language_of(run.dataset.vocabulary);
-  std::vector<std::size_t> mine;
-  std::vector<task::Prompt> given;
-  const auto context = run.config.model.max_seq_len;
-  for (auto i = std::size_t(run.ranks().rank()); i < prompts.size(); i += std::size_t(run.ranks().size())) {
-    task::Prompt prompt{language->encode(prompts[i]), i};
-    // What does not fit is left out at its start: a sample must not end a run.
-    if (std::int64_t(prompt.tokens.size()) >= context) prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - context / 2);
-    mine.push_back(i);
-    given.push_back(std::move(prompt));
-  }
-  task::Generator generator(*run.model, *language, run.world->device(),
-                            {.sampling = {.temperature = monitor.sample_temperature, .seed = run.config.trainer.seed},
-                             .max_tokens = monitor.sample_tokens,
-                             .context = context});
-  const auto completions = generator.run(given);
-  std::vector<std::string> texts(prompts.size());
-  for (std::size_t i = 0; i < mine.size(); ++i) texts[mine[i]] = prompts[mine[i]] + completions[i].text;
-  return texts;
 }
 
 // Everyone's texts. Collective.
@@ -68,14 +44,41 @@ std::vector<std::string> gather(const comm::Group& ranks, const std::vector<std:
 
 }  // namespace
 
-void write_samples(const Run& run) {
-  if (!run.dataset.vocabulary || run.config.monitor.sample_tokens <= 0) return;
-  const std::vector<std::string> prompts = prompts_of(run.config.monitor);
-  const std::vector<std::string> texts = gather(run.ranks(), own_share(run, prompts));
-  if (!run.metrics) return;
+// This rank's texts, empty where a sample is another's.
+std::vector<std::string> Samples::own_share(const comm::Group& ranks, const std::vector<std::string>& prompts) {
+  const config::MonitorConfig& monitor = run_.config.monitor;
+  const auto context = run_.config.model.max_seq_len;
+  std::vector<std::size_t> mine;
+  std::vector<task::Prompt> given;
+  for (auto i = std::size_t(ranks.rank()); i < prompts.size(); i += std::size_t(ranks.size())) {
+    task::Prompt prompt{language_->can_chat() ? language_->encode_chat({{{"role", "user"}, {"content", prompts[i]}}})
+                                              : language_->encode(prompts[i]),
+                        i};
+    // What does not fit is left out at its start: a sample must not end a run.
+    if (std::int64_t(prompt.tokens.size()) >= context) prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - (context + 1) / 2);
+    mine.push_back(i);
+    given.push_back(std::move(prompt));
+  }
+  task::Generator generator(*run_.model, *language_, run_.world->device(),
+                            {.sampling = {.temperature = monitor.sample_temperature, .seed = run_.config.trainer.seed},
+                             .max_tokens = monitor.sample_tokens,
+                             .context = context});
+  const auto completions = generator.run(given);
+  std::vector<std::string> texts(prompts.size());
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    texts[mine[i]] = language_->can_chat() ? completions[i].text : prompts[mine[i]] + completions[i].text;
+  return texts;
+}
+
+void Samples::write(const comm::Group& ranks) {
+  if (!run_.dataset.vocabulary || run_.config.monitor.sample_tokens <= 0) return;
+  if (!language_) language_ = language_of_run(run_.config, run_.dataset.vocabulary.get());
+  const std::vector<std::string> prompts = prompts_of(run_.config.monitor);
+  const std::vector<std::string> texts = gather(ranks, own_share(ranks, prompts));
+  if (!run_.metrics) return;
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    run.metrics->write_event(
-        nlohmann::json{{"event", "sample"}, {"step", run.progress.step}, {"prompt", prompts[i]}, {"text", texts[i]}}.dump(
+    run_.metrics->write_event(
+        nlohmann::json{{"event", "sample"}, {"step", run_.progress.step}, {"prompt", prompts[i]}, {"text", texts[i]}}.dump(
             -1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
 }

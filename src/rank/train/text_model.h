@@ -35,4 +35,8 @@ struct TextModel {
 };
 TextModel open_text_model(const ModelSource& source, at::Device device);
 
+// The tokenizer that a run's settings name (data.tokenizer, model.path), else the vocabulary of its data, which is opened where none is
+// given and must outlive the language otherwise.
+std::shared_ptr<const task::Language> language_of_run(const config::RunConfig& config, const data::Vocabulary* vocabulary);
+
 }  // namespace lockstep::train
