@@ -40,9 +40,10 @@ struct FamilyName {
 };
 FamilyName family_of(const ModelConfig& m) {
   if (m.qk_norm && m.qkv_bias) {
-    throw base::usage_error("export",
-                            "no Hugging Face family has both biases of q, k and v (model.qkv_bias) and head norms (model.qk_norm), so there "
-                            "is no folder that transformers would load.");
+    throw base::usage_error(
+        "export",
+        "no Hugging Face family has both biases of q, k and v (model.qkv_bias) and head norms (model.qk_norm), so there "
+        "is no folder that transformers would load.");
   }
   if (m.qk_norm) return {"Qwen3ForCausalLM", "qwen3"};
   if (m.qkv_bias) return {"Qwen2ForCausalLM", "qwen2"};

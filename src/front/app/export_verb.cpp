@@ -69,8 +69,8 @@ int run_export_verb(std::span<const std::string> args) {
   while (wish.output.size() > 1 && wish.output.ends_with('/')) wish.output.pop_back();
   expect_run_folder("export", wish.run);
   expect_free(wish.output);
-  std::vector<std::string> arguments = {"export", "--run", wish.run, "--output", wish.output, "--max-shard-bytes",
-                                        std::to_string(shard_bytes)};
+  std::vector<std::string> arguments = {
+      "export", "--run", wish.run, "--output", wish.output, "--max-shard-bytes", std::to_string(shard_bytes)};
   if (!dtype.empty()) arguments.insert(arguments.end(), {"--dtype", dtype});
   if (!wish.checkpoint.empty()) arguments.insert(arguments.end(), {"--checkpoint", wish.checkpoint});
   launch::Environment environment = launch::process_environment();

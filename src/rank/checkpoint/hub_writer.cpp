@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t chunk_elements = 8 << 20;
 
-constexpr const char* tokenizer_files[] = {"tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                           "vocab.json",        "merges.txt",            "tokenizer.model",         "chat_template.jinja",
-                                           "chat_template.json"};
+constexpr const char* tokenizer_files[] = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
 
 void write_file(base::FileSystem& files, const fs::path& path, std::string_view text) {
   auto file = files.create(path);
