@@ -108,7 +108,7 @@ at::Tensor KvCache::attend(std::size_t layer, const HeadViews& heads, const Step
   store(keys_.at(layer), heads.k, step);
   store(values_.at(layer), heads.v, step);
   // Behind a shorter sequence stands only what fills it up, and nothing earlier looks there.
-  if (step.fresh && step.time > 1) return attention_forward(heads, {}, saved_);
+  if (step.fresh && step.time > 1) return attention_forward(heads, {}, saved_, Sizes::vary);
   const at::Tensor k = keys_[layer].narrow(2, 0, step.span), v = values_[layer].narrow(2, 0, step.span);
   const auto rows = heads.q.size(0) * step.time, width = heads.q.size(1) * heads.q.size(3);
   const auto piece = std::max<std::int64_t>(1, kScoreElements / (heads.q.size(0) * heads.q.size(1) * step.span));

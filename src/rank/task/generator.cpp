@@ -23,16 +23,18 @@ std::string_view name_of(Finish finish) {
   return "";
 }
 
+// One text while it is written.
+struct Generator::Row {
+  std::size_t prompt;  // its number in the call
+  const Prompt* from;
+  TextStream text;
+  Completion completion = {};
+  bool over = false;
+  std::int64_t position() const { return std::int64_t(from->tokens.size() + completion.tokens.size()); }
+};
+
 // The sequences of a batch that are still in it.
 struct Generator::Rows {
-  struct Row {
-    std::size_t prompt;  // its number in the call
-    const Prompt* from;
-    TextStream text;
-    Completion completion = {};
-    bool over = false;
-    std::int64_t position() const { return std::int64_t(from->tokens.size() + completion.tokens.size()); }
-  };
   std::vector<Row> all;            // every sequence of the call
   std::vector<std::size_t> batch;  // which of them the model's rows are
   at::Tensor seen;                 // [batch, vocab] bool, where repetition is penalised
@@ -129,49 +131,43 @@ at::Tensor Generator::choose(const Rows& rows, at::Tensor logits) const {
   return task::choose(logits, options_.sampling, draws);
 }
 
-void Generator::write(Rows& rows, model::KvCache& cache, at::Tensor logits, const OnText& on_text) {
-  if (options_.sampling.repetition_penalty != 1) {
-    rows.seen = at::zeros({std::int64_t(rows.batch.size()), logits.size(1)}, at::TensorOptions().dtype(at::kBool).device(device_));
-    for (std::size_t i = 0; i < rows.batch.size(); ++i) {
-      const std::vector<std::int64_t> prompt(rows.all[i].from->tokens.begin(), rows.all[i].from->tokens.end());
-      rows.seen.select(0, std::int64_t(i)).index_fill_(0, at::tensor(prompt, at::kLong).to(device_), true);
-    }
+void Generator::mark_prompts(Rows& rows, std::int64_t vocab) const {
+  rows.seen = at::zeros({std::int64_t(rows.batch.size()), vocab}, at::TensorOptions().dtype(at::kBool).device(device_));
+  for (std::size_t i = 0; i < rows.batch.size(); ++i) {
+    const std::vector<std::int64_t> prompt(rows.all[rows.batch[i]].from->tokens.begin(), rows.all[rows.batch[i]].from->tokens.end());
+    rows.seen.select(0, std::int64_t(i)).index_fill_(0, at::tensor(prompt, at::kLong).to(device_), true);
   }
-  bool listening = true;
-  const auto hand_out = [&](const Rows::Row& row, const std::string& piece) {
-    if (listening && on_text && !piece.empty()) listening = on_text(row.prompt, piece);
-  };
-  const auto end = [&](Rows::Row& row, Finish finish) {
+}
+
+// One token more; hand_out(piece) hears what can be read of it.
+void Generator::add(Row& row, std::int32_t token, const std::function<bool(const std::string&)>& hand_out) const {
+  const auto end = [&](Finish finish) {
     row.completion.finish = finish;
     row.over = true;
-    hand_out(row, row.text.finish());
+    hand_out(row.text.finish());
   };
+  row.completion.tokens.push_back(token);
+  if (is_end(token)) return end(Finish::end);
+  const bool wanted = hand_out(row.text.push(token));
+  if (row.text.stopped()) return end(Finish::stop);
+  if (!wanted) return end(Finish::interrupted);
+  if (std::int64_t(row.completion.tokens.size()) >= options_.max_tokens) return end(Finish::length);
+  if (row.position() >= options_.context) end(Finish::context);
+}
+
+void Generator::write(Rows& rows, model::KvCache& cache, at::Tensor logits, const OnText& on_text) {
+  if (options_.sampling.repetition_penalty != 1) mark_prompts(rows, logits.size(1));
+  bool wanted = true;  // until the listener has heard enough: then every text ends with its next token
   for (;;) {
     at::Tensor next = choose(rows, logits);
     const at::Tensor chosen = next.cpu();
     for (std::size_t i = 0; i < rows.batch.size(); ++i) {
-      Rows::Row& row = rows.all[rows.batch[i]];
+      Row& row = rows.all[rows.batch[i]];
       if (row.over) continue;
-      const auto token = std::int32_t(chosen.const_data_ptr<std::int64_t>()[i]);
-      row.completion.tokens.push_back(token);
-      if (is_end(token)) {
-        end(row, Finish::end);
-        continue;
-      }
-      hand_out(row, row.text.push(token));
-      if (row.text.stopped()) {
-        end(row, Finish::stop);
-      } else if (!listening) {
-        end(row, Finish::interrupted);
-      } else if (std::int64_t(row.completion.tokens.size()) >= options_.max_tokens) {
-        end(row, Finish::length);
-      } else if (row.position() >= options_.context) {
-        end(row, Finish::context);
-      }
-    }
-    if (!listening) {
-      for (const std::size_t i : rows.batch)
-        if (!rows.all[i].over) end(rows.all[i], Finish::interrupted);
+      add(row, std::int32_t(chosen.const_data_ptr<std::int64_t>()[i]), [&](const std::string& piece) {
+        if (wanted && on_text && !piece.empty()) wanted = on_text(row.prompt, piece);
+        return wanted;
+      });
     }
     const std::vector<std::int64_t> running = rows.running();
     if (running.empty()) return;

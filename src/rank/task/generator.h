@@ -53,7 +53,10 @@ class Generator {
   Completion go_on(const Prompt& prompt, const OnText& on_text = {});
 
  private:
+  struct Row;
   struct Rows;
+  void mark_prompts(Rows& rows, std::int64_t vocab) const;
+  void add(Row& row, std::int32_t token, const std::function<bool(const std::string&)>& hand_out) const;
   void write(Rows& rows, model::KvCache& cache, at::Tensor logits, const OnText& on_text);
   at::Tensor choose(const Rows& rows, at::Tensor logits) const;
   void check_fits(const Prompt& prompt) const;

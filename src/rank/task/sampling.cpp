@@ -1,6 +1,7 @@
 // Each rule keeps at least one token, and ties stand or fall together, as transformers' processors have it.
 #include "rank/task/sampling.h"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/searchsorted.h>
@@ -48,6 +49,9 @@ at::Tensor warp(const at::Tensor& scores, const Sampling& sampling) {
 
 at::Tensor choose(const at::Tensor& scores, const Sampling& sampling, std::span<const double> draws) {
   if (sampling.temperature <= 0) return scores.argmax(-1);
+  // Running sums on a GPU come in no fixed order, and LibTorch refuses them where the same bits are wanted every time.
+  if (scores.is_cuda() && at::globalContext().deterministicAlgorithms())
+    return choose(scores.cpu(), sampling, draws).to(scores.device());
   const at::Tensor reached = warp(scores, sampling).softmax(-1, at::kDouble).cumsum(-1);
   const at::Tensor drawn = at::tensor(at::ArrayRef<double>(draws.data(), draws.size()), at::kDouble).to(scores.device(), true);
   const at::Tensor target = drawn.unsqueeze(1) * reached.narrow(-1, reached.size(-1) - 1, 1);

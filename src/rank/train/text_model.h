@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -31,7 +32,11 @@ struct TextModel {
   std::shared_ptr<const task::Language> language;
   at::Device device = at::kCPU;
 
-  std::int64_t context() const { return config.model.max_seq_len; }
+  // Tokens that the model reads. Where only some layers have a window (Qwen's, which have biases or head norms), no text outgrows it.
+  std::int64_t context() const {
+    const config::ModelConfig& m = config.model;
+    return m.sliding_window > 0 && (m.qkv_bias || m.qk_norm) ? std::min(m.max_seq_len, m.sliding_window) : m.max_seq_len;
+  }
 };
 TextModel open_text_model(const ModelSource& source, at::Device device);
 
