@@ -60,7 +60,10 @@ std::int64_t Head::chunk_rows(const at::Tensor& like) {
   return std::min(rows, ceil_div(even, kRowStep) * kRowStep);
 }
 
-at::Tensor Head::loss(const ResidualStream& stream, const at::Tensor& targets) { return loss_backward(stream, targets, {}, {}); }
+Score Head::score(const ResidualStream& stream, const at::Tensor& targets) {
+  const at::Tensor loss = loss_backward(stream, targets, {}, {});
+  return {loss, correct_.sum()};
+}
 
 at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale,
                                const at::Tensor& dstream) {
@@ -70,11 +73,13 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
   fit(losses_, {rows}, norm_.options().dtype(at::kFloat));
   fit(logits_, {chunk, dims_.vocab}, norm_.options());
   if (train) fit(dnorm_, {rows, dims_.hidden}, norm_.options());
+  else fit(correct_, {rows}, losses_.options());
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const auto count = std::min(chunk, rows - first);
     const auto x = norm_.narrow(0, first, count), logits = logits_.narrow(0, 0, count);
     linear(logits, x, matrix());
-    kernels::cross_entropy(logits, targets.narrow(0, first, count), losses_.narrow(0, first, count), scale);
+    kernels::cross_entropy(logits, targets.narrow(0, first, count), losses_.narrow(0, first, count), scale,
+                           train ? at::Tensor() : correct_.narrow(0, first, count));
     if (!train) continue;
     linear_backward_input(dnorm_.narrow(0, first, count), logits, matrix());
     if (owner_.trainable()) linear_backward_weight(owner_.gradient(HeadLeaves::weight), logits, x);

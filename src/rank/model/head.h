@@ -18,9 +18,9 @@ class Head {
     lean_ = lean;
     chunk_bytes_ = 0;
   }
-  // Summed loss, f32 scalar on the device. targets: [rows] i64.
-  at::Tensor loss(const ResidualStream& stream, const at::Tensor& targets);
-  // The same, and adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
+  // Without gradients. targets: [rows] i64.
+  Score score(const ResidualStream& stream, const at::Tensor& targets);
+  // The summed loss, f32 scalar on the device; adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
   at::Tensor loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale, const at::Tensor& dstream);
   // [rows, vocab]
   at::Tensor logits(const ResidualStream& stream);
@@ -37,7 +37,7 @@ class Head {
   bool shared_;
   bool lean_ = false;
   std::int64_t chunk_bytes_ = 0;  // of logits; chosen at first use
-  at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_;
+  at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_, correct_;
 };
 
 }  // namespace lockstep::model

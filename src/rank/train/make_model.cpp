@@ -11,11 +11,6 @@
 namespace lockstep::train {
 namespace {
 
-model::Quantization quantization_of(const config::ModelConfig& model) {
-  if (model.load_in_4bit) return model::Quantization::nf4;
-  return model.load_in_8bit ? model::Quantization::int8 : model::Quantization::none;
-}
-
 // The matrix that a module trained whole starts as.
 at::Tensor original_of(const config::ModelConfig& model, const parallel::Replica& replica, std::size_t unit) {
   const bool tied_head = unit + 1 == replica.units.size() && model.tie_embeddings;
@@ -38,6 +33,11 @@ void fold(const checkpoint::PeftAdapter& adapter, const parallel::Replica& repli
 }
 
 }  // namespace
+
+model::Quantization quantization_of(const config::ModelConfig& model) {
+  if (model.load_in_4bit) return model::Quantization::nf4;
+  return model.load_in_8bit ? model::Quantization::int8 : model::Quantization::none;
+}
 
 parallel::Replica make_units(const config::RunConfig& config, at::Device device) {
   const at::ScalarType dtype = model::scalar_type(config.model.dtype);

@@ -13,6 +13,9 @@
 
 namespace lockstep::train {
 
+// How model.load_in_4bit and load_in_8bit hold frozen matrices.
+model::Quantization quantization_of(const config::ModelConfig& model);
+
 // Weights are not written yet.
 parallel::Replica make_units(const config::RunConfig& config, at::Device device);
 std::unique_ptr<model::Decoder> make_decoder(const config::RunConfig& config, const parallel::Replica& replica);

@@ -25,6 +25,7 @@ Json state_json(const Run& run) {
           {"step", run.progress.step},
           {"tokens", run.progress.tokens},
           {"skipped_steps", run.progress.skipped},
+          {"best", run.progress.best ? Json{{"step", run.progress.best->step}, {"eval_loss", run.progress.best->loss}} : Json(nullptr)},
           {"data",
            {{"epoch", run.progress.position.epoch},
             {"sample", run.progress.position.sample},
@@ -163,6 +164,9 @@ void restore(Run& run, const std::filesystem::path& folder) {
   run.progress.step = state.at("step");
   run.progress.tokens = state.at("tokens");
   run.progress.skipped = state.at("skipped_steps");
+  // Another validation split would make its losses incomparable.
+  if (const Json best = state.value("best", Json(nullptr)); same_data && best.is_object())
+    run.progress.best = {.step = best.at("step"), .loss = best.at("eval_loss")};
   run.optimizer->restore_control(optimizer.at("updates"), optimizer.at("loss_scale"), optimizer.at("good_steps"), run.progress.skipped);
   if (same_data) run.progress.position = {.epoch = data.at("epoch"), .sample = data.at("sample")};
 }
