@@ -36,7 +36,7 @@ checkpoint::HubExport hub_export_of(const config::RunConfig& config) {
 fs::path export_model(const Run& run) {
   std::map<std::string, at::Tensor> tensors;
   for (const auto& unit : run.replica.units) {
-    for (auto& [name, view] : unit->pieces_of(unit->master().defined() ? unit->master() : unit->weights())) tensors[name] = view;
+    for (auto& [name, view] : unit->pieces_of(unit->exact())) tensors[name] = view;
   }
   const fs::path folder = run.folder.root / "model";
   checkpoint::write_hub_folder(base::real_files(), folder, hub_export_of(run.config),
