@@ -46,9 +46,9 @@ def ask(*args):
 
 
 @functools.cache
-def help_of(verb):
+def help_of(*verb):
     """The flags that a verb's help names."""
-    return set(re.findall(r"--[a-z][a-z-]*", ask(verb, "--help").stdout.replace("--[no-]", "--"))) | {"--help"}
+    return set(re.findall(r"--[a-z][a-z-]*", ask(*verb, "--help").stdout.replace("--[no-]", "--"))) | {"--help"}
 
 
 # ---- quotes
@@ -142,14 +142,15 @@ def test_command_is_understood(page, verb, arguments):
     elif verb == "config":
         assert not arguments or arguments[0] in re.findall(r"lockstep config (\w+)", ask("config", "--help").stdout), f"{page}: {arguments}"
     else:
-        unknown = {word.split("=")[0] for word in arguments if word.startswith("--")} - help_of(verb)
+        of = (verb, *arguments[:1]) if verb == "data" else (verb,)
+        unknown = {word.split("=")[0] for word in arguments if word.startswith("--")} - help_of(*of)
         assert not unknown, f"{page}: lockstep {verb} has no {unknown}"
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_flags_exist(page):
     """Flags in backticks that stand without their command."""
-    known = help_of("train") | help_of("generate") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS
+    known = help_of("train") | help_of("generate") | help_of("chat") | help_of("data", "tokenize") | help_of("data", "train-tokenizer") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS
     spans = [span for span in re.findall(r"`(-[^`\n]*)`", text_of(page))]
     unknown = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", span)} - known
     # Spellings that the help leaves out: other names of a flag, or of -f.

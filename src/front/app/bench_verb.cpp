@@ -27,9 +27,10 @@ namespace fs = std::filesystem;
 struct Wish {
   std::string model, dtype, recompute, device = "auto", backend = "auto", sizes = "1K..1G";
   std::optional<std::int64_t> seq, batch, accumulation, ranks;
-  int steps = 10, warm_up = 5;
   std::vector<std::string> settings;  // section.key=value
-  bool json = false;
+  std::optional<std::int64_t> lora_rank;
+  int steps = 10, warm_up = 5;
+  bool json = false, lora = false, load_in_4bit = false;
 };
 
 void describe(CLI::App& app, Wish& wish) {
@@ -47,9 +48,12 @@ void describe(CLI::App& app, Wish& wish) {
   }
   step->add_option("--accumulation", wish.accumulation, "micro-batches a step; 1 if left out")->check(CLI::PositiveNumber);
   step->add_option("--recompute", wish.recompute, "auto, none, norms or blocks: what backward makes again; the file's if left out");
+  step->add_flag("--lora", wish.lora, "train LoRA adapters on all matrices of blocks beside frozen weights");
+  step->add_option("--lora-rank", wish.lora_rank, "their rank; 16 if left out")->check(CLI::PositiveNumber);
+  step->add_flag("--load-in-4bit", wish.load_in_4bit, "hold the frozen weights as NF4");
+  step->add_option("settings", wish.settings, "any setting of a run, as section.key=value");
   step->add_option("--steps", wish.steps, "steps to measure")->capture_default_str()->check(CLI::Range(1, 100000));
   step->add_option("--warm-up", wish.warm_up, "steps before them, left out")->capture_default_str()->check(CLI::Range(0, 100000));
-  step->add_option("settings", wish.settings, "section.key=value: any setting, such as trainer.optimizer_states=bf16");
   comm->add_option("--ranks", wish.ranks, "ranks; one a GPU, or two on a CPU, if left out")->check(CLI::Range(2, 1 << 12));
   comm->add_option("--sync-backend", wish.backend, "auto, nccl, gloo or cpu")->capture_default_str();
   comm->add_option("--sizes", wish.sizes, "bytes, 1K..1G in steps of 4, or a list such as 64K,1M")->capture_default_str();
@@ -73,14 +77,17 @@ config::Settings settings_of(const Wish& wish, const std::string& what, const la
   set("trainer.distributed.backend", wish.backend, "--sync-backend");
   if (!wish.dtype.empty()) set("model.dtype", wish.dtype, "--dtype");
   if (!wish.recompute.empty()) set("trainer.recompute", wish.recompute, "--recompute");
-  if (wish.ranks) set("parallel.ranks", std::to_string(*wish.ranks), "--ranks");
-  for (const std::string& text : wish.settings) {
-    const std::size_t equals = text.find('=');
-    if (equals == text.npos || equals == 0) {
-      throw base::usage_error("bench", "'{}' is no setting. Write section.key=value, for example trainer.optimizer_states=bf16.", text);
-    }
-    set(text.substr(0, equals).c_str(), text.substr(equals + 1), text.c_str());
+  if (wish.lora || wish.lora_rank) set("lora.enabled", "true", "--lora");
+  if (wish.lora_rank) set("lora.rank", std::to_string(*wish.lora_rank), "--lora-rank");
+  if (wish.load_in_4bit) set("model.load_in_4bit", "true", "--load-in-4bit");
+  for (const std::string& setting : wish.settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == setting.npos || setting.find('.') > equals)
+      throw base::usage_error("bench", "{} is neither a flag nor section.key=value. `lockstep bench step --help` lists the flags.",
+                              setting);
+    request.assignments.push_back({setting.substr(0, equals), setting.substr(equals + 1), setting});
   }
+  if (wish.ranks) set("parallel.ranks", std::to_string(*wish.ranks), "--ranks");
   config::Settings settings = config::load(request);
 
   config::RunConfig& values = settings.values;

@@ -25,6 +25,7 @@ Json state_json(const Run& run) {
           {"step", run.progress.step},
           {"tokens", run.progress.tokens},
           {"skipped_steps", run.progress.skipped},
+          {"best", run.progress.best ? Json{{"step", run.progress.best->step}, {"eval_loss", run.progress.best->loss}} : Json(nullptr)},
           {"data",
            {{"epoch", run.progress.position.epoch},
             {"sample", run.progress.position.sample},
@@ -60,7 +61,7 @@ std::filesystem::path checkpoints_folder(const config::RunConfig& config, const 
 
 checkpoint::Contents contents_of(const Run& run) {
   checkpoint::Contents contents;
-  for (const auto& unit : run.replica.units) {
+  for (const model::Unit* unit : run.replica.trained_in_forward_order()) {
     for (auto& [name, view] : unit->pieces_of(unit->exact())) contents.model.push_back({name, view});
   }
   for (auto& [name, view] : run.optimizer->named_state()) contents.optimizer.push_back({name, view});
@@ -118,7 +119,9 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
 }
 
 void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica) {
-  for (const auto& unit : replica.units) {
+  // Frozen weights are not in a checkpoint: they come from where they came from first.
+  const auto stored_units = replica.adapters.empty() ? replica.in_forward_order() : replica.trained_in_forward_order();
+  for (const model::Unit* unit : stored_units) {
     for (const auto& [name, view] : unit->pieces_of(unit->exact())) reader.read("model", name, view);
     unit->refresh_weights();
   }
@@ -161,6 +164,9 @@ void restore(Run& run, const std::filesystem::path& folder) {
   run.progress.step = state.at("step");
   run.progress.tokens = state.at("tokens");
   run.progress.skipped = state.at("skipped_steps");
+  // Another validation split would make its losses incomparable.
+  if (const Json best = state.value("best", Json(nullptr)); same_data && best.is_object())
+    run.progress.best = {.step = best.at("step"), .loss = best.at("eval_loss")};
   run.optimizer->restore_control(optimizer.at("updates"), optimizer.at("loss_scale"), optimizer.at("good_steps"), run.progress.skipped);
   if (same_data) run.progress.position = {.epoch = data.at("epoch"), .sample = data.at("sample")};
 }
