@@ -176,7 +176,7 @@ def test_flags_exist(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_settings_and_variables_exist(page):
     everything = " ".join(code_of(page))
-    keys = set(re.findall(rf"(?<![\w./-])((?:{SECTIONS})\.[a-z_]+(?:\.[a-z_]+)*)", everything))
+    keys = set(re.findall(rf"(?<![\w./-])((?:{SECTIONS})\.[a-z_0-9]+(?:\.[a-z_0-9]+)*)", everything))
     files = {key for key in keys if key.rsplit(".")[-1] in ("md", "h", "cpp", "json", "yaml", "yml", "safetensors")}
     assert not {key for key in keys - files if ask("config", "explain", key).returncode != 0}
     known = set(re.findall(r"\bLOCKSTEP_[A-Z_]+\b", ask("train", "--help").stdout))
