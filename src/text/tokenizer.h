@@ -51,10 +51,10 @@ class Tokenizer {
 
 // What stands beside a tokenizer.json: tokenizer_config.json, special_tokens_map.json, generation_config.json, chat_template.jinja.
 struct TokenizerFiles {
-  std::string bos, eos, pad, unk;                // spelled as in the vocabulary; empty where there is none
-  std::vector<std::int32_t> end_tokens;          // generation stops at any of these: eos_token_id of generation_config.json and eos
-  std::string chat_template;                     // source; empty where there is none
-  bool adds_bos = false;                         // add_bos_token, where it is said
+  std::string bos, eos, pad, unk;        // spelled as in the vocabulary; empty where there is none
+  std::vector<std::int32_t> end_tokens;  // generation stops at any of these: eos_token_id of generation_config.json and eos
+  std::string chat_template;             // source; empty where there is none
+  bool adds_bos = false;                 // add_bos_token, where it is said
 };
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder, const Tokenizer& tokenizer);
 
