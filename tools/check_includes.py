@@ -25,7 +25,7 @@ MAY = {
     "rank/optim": {"config", "rank/comm", "rank/kernels", "rank/model"},
     "rank/parallel": {"config", "record", "rank/comm", "rank/kernels", "rank/model"},
     "rank/checkpoint": {"config", "rank/comm", "rank/model"},
-    "rank/train": {"config", "record", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/task", "rank/optim", "rank/parallel",
+    "rank/train": {"config", "record", "text", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/task", "rank/optim", "rank/parallel",
                    "rank/checkpoint"},
     "rank/bench": {"config", "record", "rank/comm", "rank/kernels", "rank/model", "rank/optim", "rank/parallel", "rank/train"},
     "rank/app": {"config", "record", "rank/comm", "rank/kernels", "rank/train", "rank/bench"},

@@ -10,3 +10,4 @@ if ! cmp -s tools/requirements-test.txt "$stamp" 2>/dev/null; then
   .deps-test/bin/pip install --disable-pip-version-check --progress-bar off -q -r tools/requirements-test.txt
   cp tools/requirements-test.txt "$stamp"
 fi
+tools/setup-tokenizers.sh

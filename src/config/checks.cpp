@@ -85,6 +85,11 @@ class Checker {
              "data.seq_len = {} is longer than model.max_seq_len = {}. Lower data.seq_len, or raise model.max_seq_len to {}.", seq_len,
              longest, seq_len);
     }
+    if (const std::int64_t window = config_.model.sliding_window; window > 0 && seq_len > window) {
+      broken({"data.seq_len", "model.sliding_window"},
+             "data.seq_len = {} is longer than model.sliding_window = {}, the tokens this model's attention sees. Use data.seq_len {}.",
+             seq_len, window, window);
+    }
     if (seq_len == 1) broken({"data.seq_len"}, "data.seq_len = 1 leaves nothing to predict. Use at least 2.");
   }
 

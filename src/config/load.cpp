@@ -8,6 +8,7 @@
 #include "config/checks.h"
 #include "config/config.h"
 #include "config/file.h"
+#include "config/follow_folder.h"
 #include "config/option.h"
 #include "config/value.h"
 
@@ -33,7 +34,8 @@ bool means_off(const Written& written) {
 
 class Loader {
  public:
-  explicit Loader(const Request& request) : request_(request) {
+  enum class Folder { follow, ignore };
+  Loader(const Request& request, Folder folder) : request_(request), folder_(folder) {
     for (const Option& option : options()) settings_.sources.emplace(option.key, Source{});
   }
 
@@ -41,6 +43,7 @@ class Loader {
     file();
     environment();
     for (const Assignment& one : request_.assignments) take({one.key, {.text = one.value}, Origin::command_line, one.where});
+    if (problems_.empty() && folder_ == Folder::follow) problems_ = follow_model_folder(settings_);
     if (problems_.empty()) problems_ = broken_rules(settings_);
     if (!problems_.empty()) throw base::usage_error("config", "{}", all_problems());
     fill_in();
@@ -185,8 +188,8 @@ class Loader {
     if (given.head_dim == 0) derived("model.head_dim", "model.hidden_size / model.num_heads");
     if (given.intermediate_size == 0) derived("model.intermediate_size", "model.hidden_size");
     if (config.data.seq_len == 0) {
-      config.data.seq_len = config.model.max_seq_len;
-      derived("data.seq_len", "model.max_seq_len");
+      config.data.seq_len = standard_seq_len(config.model);
+      derived("data.seq_len", config.model.path.empty() ? "model.max_seq_len" : "model.max_seq_len, 2048 at most");
     }
   }
 
@@ -200,6 +203,7 @@ class Loader {
   }
 
   const Request& request_;
+  Folder folder_;
   Settings settings_;
   std::vector<std::string> problems_;
 };
@@ -220,6 +224,8 @@ const Source& Settings::source(std::string_view key) const {
   return found->second;
 }
 
-Settings load(const Request& request) { return Loader(request).run(); }
+Settings load(const Request& request) { return Loader(request, Loader::Folder::follow).run(); }
+
+Settings load_complete(const Request& request) { return Loader(request, Loader::Folder::ignore).run(); }
 
 }  // namespace lockstep::config

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,9 +15,13 @@ namespace lockstep::text {
 
 struct Rendered {
   std::string text;
-  // What the assistant produced, end-of-turn token included, in bytes of `text`, one for each assistant message, in order.
+  // What the assistant produced, end-of-turn token included, in bytes of `text`, in order: one for each assistant message. A template
+  // with {% generation %} marks says itself what counts: one for each mark, which may be more or fewer.
   std::vector<TokenSpan> answers;
 };
+
+// For every token whether any byte of it lies in an answer: what transformers calls the assistant mask.
+std::vector<bool> answer_mask(const Encoded& encoded, std::span<const TokenSpan> answers);
 
 struct RenderOptions {
   bool add_generation_prompt = false;
@@ -35,7 +40,7 @@ class ChatTemplate {
   // messages: [{"role": ..., "content": ..., ...}, ...]. A raise_exception of the template becomes a UserError with its words.
   std::string render(const nlohmann::ordered_json& messages, const RenderOptions& options = {}) const;
   // The same, with the assistant's parts: from {% generation %} marks where the template has them, else by rendering the
-  // conversation up to each message and comparing.
+  // conversation up to each message and comparing. Throws UserError(ExitCode::data) where an answer cannot be told from the rest.
   Rendered render_marked(const nlohmann::ordered_json& messages, const RenderOptions& options = {}) const;
 
  private:

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::text {
@@ -20,6 +21,13 @@ struct TokenSpan {
 struct Encoded {
   std::vector<std::int32_t> tokens;
   std::vector<TokenSpan> spans;  // one a token
+};
+
+// A token that is found in a text before anything else is done to it: <|im_end|>, say.
+struct AddedToken {
+  std::int32_t number = 0;
+  std::string text;
+  bool special = false;  // left out by decode(..., skip_special)
 };
 
 enum class SpecialTokens { leave_out, add };  // what the tokenizer's own post-processor adds: <s> at the start, say
@@ -42,6 +50,7 @@ class Tokenizer {
   std::optional<std::int32_t> find(std::string_view token) const;
   std::string token(std::int32_t number) const;  // as the vocabulary spells it; empty where there is none
   bool is_special(std::int32_t number) const;
+  std::span<const AddedToken> added_tokens() const;  // by number
 
  private:
   struct Impl;
@@ -51,11 +60,15 @@ class Tokenizer {
 
 // What stands beside a tokenizer.json: tokenizer_config.json, special_tokens_map.json, generation_config.json, chat_template.jinja.
 struct TokenizerFiles {
-  std::string bos, eos, pad, unk;        // spelled as in the vocabulary; empty where there is none
-  std::vector<std::int32_t> end_tokens;  // generation stops at any of these: eos_token_id of generation_config.json and eos
-  std::string chat_template;             // source; empty where there is none
-  bool adds_bos = false;                 // add_bos_token, where it is said
+  std::string bos, eos, pad, unk;                          // spelled as in the vocabulary; empty where there is none
+  std::vector<std::pair<std::string, std::string>> named;  // all that are named, as templates see them: {"bos_token", "<s>"}
+  std::vector<std::int32_t> end_tokens;               // generation stops at any of these: eos_token_id of generation_config.json and eos
+  std::vector<std::string> end_texts, special_texts;  // how end_tokens and all special tokens are spelled
+  std::string chat_template;                          // source; empty where there is none
+  std::string chat_template_from;                     // the file it was found in
+  bool adds_bos = false;                              // add_bos_token, where it is said
 };
+// Every file may be missing; one that is there and broken is UserError(ExitCode::data).
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder, const Tokenizer& tokenizer);
 
 }  // namespace lockstep::text

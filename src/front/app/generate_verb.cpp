@@ -1,23 +1,15 @@
 // `lockstep generate`: text from a run's checkpoint, by a worker that takes this process's place.
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "front/app/become_worker.h"
 #include "front/app/flags.h"
 #include "front/app/verbs.h"
 #include "front/launch/devices.h"
-#include "front/launch/libtorch.h"
-#include "record/run_folder.h"
 
 namespace lockstep::app {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Wish {
   std::string run, checkpoint, prompt = "Once upon a time", device = "auto";
@@ -72,33 +64,10 @@ int run_generate_verb(std::span<const std::string> args) {
   CLI::App app{"Writes text from a run's newest checkpoint.", "lockstep generate"};
   describe(app, wish);
   if (!read_flags(app, args, "generate")) return 0;
-  std::error_code error;
-  if (!fs::is_directory(wish.run, error)) throw base::usage_error("generate", "--run {}: there is no such folder.", wish.run);
-  if (!fs::exists(record::RunFolder{wish.run}.config(), error)) {
-    throw base::usage_error("generate",
-                            "--run {}: not a run folder (it holds no config.yaml). Give the folder that `lockstep train` named at its end.",
-                            wish.run);
-  }
-
+  expect_run_folder("generate", wish.run);
   launch::Environment environment = launch::process_environment();
-  const fs::path program = launch::own_program();
-  const fs::path worker = launch::find_worker(environment, program);
-  environment["LD_LIBRARY_PATH"] = launch::library_path(launch::find_libtorch(environment, program), environment);
   environment["LOCKSTEP_DEVICE"] = device_for(wish.device, environment);
-  for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_PAGE"})
-    environment.erase(name);
-
-  std::vector<std::string> words = worker_arguments(wish);
-  words.insert(words.begin(), worker.string());
-  std::vector<std::string> variables;
-  for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
-  std::vector<char*> argument_list, variable_list;
-  for (auto& word : words) argument_list.push_back(word.data());
-  for (auto& variable : variables) variable_list.push_back(variable.data());
-  argument_list.push_back(nullptr);
-  variable_list.push_back(nullptr);
-  ::execve(worker.c_str(), argument_list.data(), variable_list.data());
-  throw base::machine_error("generate", "cannot start {}: {}.", worker.string(), std::strerror(errno));
+  become_worker("generate", worker_arguments(wish), std::move(environment));
 }
 
 }  // namespace lockstep::app

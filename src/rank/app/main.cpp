@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "rank/bench/worker.h"
 #include "rank/kernels/plugin.h"
+#include "rank/train/export.h"
 #include "rank/train/generate.h"
 #include "rank/train/run.h"
 #include "rank/train/stop_signal.h"
@@ -112,6 +113,7 @@ int main(int argc, char** argv) {
     const auto arguments = read_arguments(argc, argv);
     if (verb == "train") return run_train(arguments, page, place);
     if (verb == "generate") return run_generate(arguments);
+    if (verb == "export") return void(std::cout << train::export_checkpoint(train::parse_export_request(arguments)) << std::endl);
     if (verb.starts_with("bench-")) return bench::run(verb, arguments, open_device(), place, page);
     throw base::usage_error("worker", "lockstep-worker is started by lockstep; '{}' is not one of its verbs.", verb);
   });

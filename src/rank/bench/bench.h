@@ -30,7 +30,7 @@ struct StepRequest {
 };
 struct StepResult {
   std::string model, device, dtype, activations;  // activations: what blocks keep for backward
-  std::int64_t parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;
+  std::int64_t parameters = 0, trained_parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;
   int warm_up = 0;
   std::vector<double> step_seconds;  // raw, update included
   Spread step, micro_batch, update;  // seconds: a step; one forward and backward alone; the update alone

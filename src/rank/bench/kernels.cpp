@@ -14,6 +14,7 @@
 #include "rank/bench/bench.h"
 #include "rank/kernels/kernels.h"
 #include "rank/model/dims.h"
+#include "rank/model/rotary.h"
 #include "rank/model/linear.h"
 #include "rank/model/model.h"
 #include "rank/train/device_memory.h"
@@ -84,7 +85,7 @@ class KernelBench {
 
   void rope() {
     const kernels::HeadLayout layout{time_, dims_.heads, dims_.kv_heads, dims_.head_dim};
-    const auto rotary = kernels::rotary_table(time_, dims_.head_dim, dims_.rope_theta, device_);
+    const auto rotary = kernels::rotary_table(time_, model::inverse_frequencies(dims_.head_dim, dims_.rope_theta), device_);
     const auto qkv = random({rows_, dims_.qkv_width()});
     const double rotated =
         bytes_of({qkv}) * static_cast<double>(dims_.q_width() + dims_.kv_width()) / static_cast<double>(dims_.qkv_width());

@@ -68,6 +68,7 @@ std::string to_json(const StepResult& r) {
   Json json = {{"bench", "step"},
                {"model", r.model},
                {"parameters", r.parameters},
+               {"trained_parameters", r.trained_parameters},
                {"device", r.device},
                {"dtype", r.dtype},
                {"seq_len", r.seq_len},

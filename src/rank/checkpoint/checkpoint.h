@@ -80,6 +80,9 @@ class Reader {
   std::vector<std::int64_t> shape(std::string_view kind, const std::string& name) const;
   // Copies into `target` (any device, float type); refuses another shape. Compares the tensor's checksum.
   void read(std::string_view kind, const std::string& name, const at::Tensor& target) const;
+  // The tensor as it lies in the mapped file, its checksum compared. Lives as long as this reader; forget() gives its pages back.
+  at::Tensor view(std::string_view kind, const std::string& name) const;
+  void forget(std::string_view kind, const std::string& name) const;
   // Throws UserError(ExitCode::checkpoint) that names the damaged file.
   void verify() const;
 

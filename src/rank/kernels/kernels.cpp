@@ -54,6 +54,10 @@ HeadGradient head_gradient(const at::Tensor& t) {
   return {t.const_data_ptr(), t.stride(0), t.stride(1), t.stride(2)};
 }
 
+const std::int32_t* positions_of(const HeadLayout& layout) {
+  return layout.positions.defined() ? layout.positions.const_data_ptr<std::int32_t>() : nullptr;
+}
+
 // How a matrix lies in memory: row by row, or as its transpose.
 struct Rows {
   bool transposed;
@@ -102,19 +106,19 @@ void rms_norm_apply(const at::Tensor& x, const at::Tensor& weight, const at::Ten
 void rms_norm_backward(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& dx,
                        Into into, const at::Tensor& dweight) {
   expect(x.dim() == 2 && same(dout, x) && same(dx, x), "norm: dout, x and dx are [rows, width]");
-  expect(dweight.numel() == x.size(1), "norm: one weight gradient a column");
+  expect(!dweight.defined() || dweight.numel() == x.size(1), "norm: one weight gradient a column");
   const auto partials = partials_for(x, x.size(1));
   table_of(dx).rms_norm_backward({.dout = dout.const_data_ptr(),
                                   .x = x.const_data_ptr(),
                                   .weight = weight.const_data_ptr(),
                                   .rstd = rstd.const_data_ptr<float>(),
                                   .dx = dx.data_ptr(),
-                                  .dweight = dweight.data_ptr(),
+                                  .dweight = dweight.defined() ? dweight.data_ptr() : nullptr,
                                   .partials = partials.data_ptr<float>(),
                                   .rows = x.size(0),
                                   .width = x.size(1),
                                   .type = type_of(x),
-                                  .gradient_type = type_of(dweight),
+                                  .gradient_type = dweight.defined() ? type_of(dweight) : Type::f32,
                                   .accumulate = into == Into::add},
                                  stream_of(dx));
 }
@@ -131,6 +135,7 @@ void rope_forward(const at::Tensor& in, const at::Tensor& out, const HeadLayout&
                               .out_stride = out.stride(0),
                               .cosine = rotary.cosine.const_data_ptr<float>(),
                               .sine = rotary.sine.const_data_ptr<float>(),
+                              .positions = positions_of(layout),
                               .q_weight = norms.q.defined() ? norms.q.const_data_ptr() : nullptr,
                               .k_weight = norms.k.defined() ? norms.k.const_data_ptr() : nullptr,
                               .rows = in.size(0),
@@ -156,11 +161,12 @@ void rope_backward(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor&
                                 .dqkv = dqkv.data_ptr(),
                                 .cosine = rotary.cosine.const_data_ptr<float>(),
                                 .sine = rotary.sine.const_data_ptr<float>(),
+                                .positions = positions_of(layout),
                                 .qkv = with_norms ? qkv.const_data_ptr() : nullptr,
                                 .q_weight = with_norms ? norms.q.const_data_ptr() : nullptr,
                                 .k_weight = with_norms ? norms.k.const_data_ptr() : nullptr,
-                                .dq_weight = with_norms ? norms.dq.data_ptr() : nullptr,
-                                .dk_weight = with_norms ? norms.dk.data_ptr() : nullptr,
+                                .dq_weight = norms.dq.defined() ? norms.dq.data_ptr() : nullptr,
+                                .dk_weight = norms.dk.defined() ? norms.dk.data_ptr() : nullptr,
                                 .partials = with_norms ? partials.data_ptr<float>() : nullptr,
                                 .rows = dqkv.size(0),
                                 .time = layout.time,
@@ -170,7 +176,7 @@ void rope_backward(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor&
                                 .kv_repeat = dk.size(1) / layout.kv_heads,
                                 .eps = float(norms.eps),
                                 .type = type_of(dqkv),
-                                .gradient_type = with_norms ? type_of(norms.dq) : Type::f32},
+                                .gradient_type = norms.dq.defined() ? type_of(norms.dq) : Type::f32},
                                stream_of(dqkv));
 }
 
@@ -257,6 +263,22 @@ void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at
                                  stream_of(logits));
 }
 
+void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys, std::int64_t time, std::uint64_t site, double share,
+             Into into) {
+  expect(x.dim() == 2 && same(x, out) && keys.numel() * time == x.size(0), "dropout: one key for every `time` rows");
+  table_of(out).dropout({.in = x.const_data_ptr(),
+                         .out = out.data_ptr(),
+                         .keys = keys.const_data_ptr<std::int64_t>(),
+                         .rows = x.size(0),
+                         .width = x.size(1),
+                         .time = time,
+                         .site = site,
+                         .share = float(share),
+                         .type = type_of(x),
+                         .accumulate = into == Into::add},
+                        stream_of(out));
+}
+
 void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::int64_t first) {
   expect(out.scalar_type() == at::kFloat && out.is_contiguous(), "random numbers are written as dense f32");
   table_of(out).random_normal({.out = out.data_ptr<float>(), .key = key, .first = first, .count = out.numel(), .std = float(std)},
@@ -317,7 +339,7 @@ void adamw(const at::Tensor& gradient, const at::Tensor& master, const at::Tenso
                          stream_of(master));
 }
 
-bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias) {
+bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias, double scale) {
   const auto& kernel = table_of(out).matmul;
   const auto type = left.scalar_type();
   if (kernel == nullptr || (type != at::kBFloat16 && type != at::kHalf) || out.numel() == 0 || left.size(1) == 0) return false;
@@ -341,6 +363,7 @@ bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& rig
                  .left_transposed = l->transposed,
                  .right_transposed = r->transposed,
                  .accumulate = into == Into::add,
+                 .scale = float(scale),
                  .search = !at::globalContext().deterministicAlgorithms(),
                  .type = type_of(left),
                  .out_type = type_of(out)},

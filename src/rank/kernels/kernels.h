@@ -19,19 +19,21 @@ void rms_norm_forward(const at::Tensor& residual, const at::Tensor& delta, const
 void rms_norm_apply(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& out);
 enum class Into { write, add };
 void rms_norm_backward(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& dx,
-                       Into into, const at::Tensor& dweight);
+                       Into into, const at::Tensor& dweight);  // dweight undefined: not trained
 
 struct HeadLayout {
   std::int64_t time, heads, kv_heads, head_dim;
+  at::Tensor positions = {};  // [rows] i32; undefined: row % time
 };
 struct RotaryTable {
   at::Tensor cosine, sine;  // [time, head_dim/2] f32
 };
-RotaryTable rotary_table(std::int64_t time, std::int64_t head_dim, double theta, const at::Device& device);
+// inverse_frequencies: [head_dim/2] f32 on the CPU.
+RotaryTable rotary_table(std::int64_t time, const at::Tensor& inverse_frequencies, const at::Device& device);
 // Head norms: both undefined or both given.
 struct HeadNorms {
   at::Tensor q, k;    // [head_dim]
-  at::Tensor dq, dk;  // their gradients, backward only
+  at::Tensor dq, dk;  // their gradients, backward only; undefined: not trained
   double eps = 0;
 };
 // in, out: [rows, at least (heads + kv_heads) x head_dim]; in place where they are the same tensor.
@@ -49,6 +51,10 @@ void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const 
 
 // losses: [rows] f32. scale undefined: losses alone; else logits become scale * their gradient.
 void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale);
+
+// out (+)= x with `share` of its elements dropped; keys: [rows / time] i64 on the device.
+void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys, std::int64_t time, std::uint64_t site, double share,
+             Into into);
 
 // out (f32) = std * normal numbers of (key, first + i).
 void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::int64_t first = 0);
@@ -75,8 +81,9 @@ struct AdamWNumbers {
 void adamw(const at::Tensor& gradient, const at::Tensor& master, const at::Tensor& weights, const at::Tensor& exp_avg,
            const at::Tensor& exp_avg_sq, const at::Tensor& control, const AdamWNumbers& numbers);
 
-// out = left right (+ out) (+ bias): [rows, columns] = [rows, inner] [inner, columns]; either factor may be a transposed view.
+// out = scale left right (+ out) (+ bias): [rows, columns] = [rows, inner] [inner, columns]; either factor may be a transposed view.
 // 16-bit factors on CUDA; out may be f32. False where there is no kernel for the device, type or sizes: then nothing was done.
-bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias = {});
+bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias = {},
+            double scale = 1);
 
 }  // namespace lockstep::kernels

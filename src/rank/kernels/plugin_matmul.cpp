@@ -144,8 +144,8 @@ class Matmuls {
   }
 
   cublasStatus_t launch(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& a, void* out, cudaStream_t stream) {
-    const float one = 1, beta = a.accumulate ? 1 : 0;
-    return cublasLtMatmul(handle_, plan.operation.get(), &one, a.right, plan.first.get(), a.left, plan.second.get(), &beta, out,
+    const float alpha = a.scale, beta = a.accumulate ? 1 : 0;
+    return cublasLtMatmul(handle_, plan.operation.get(), &alpha, a.right, plan.first.get(), a.left, plan.second.get(), &beta, out,
                           plan.out.get(), out, plan.out.get(), &algorithm, workspace(stream), kWorkspaceBytes, stream);
   }
 

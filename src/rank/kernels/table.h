@@ -27,25 +27,26 @@ struct RmsNormApply {
   Type type;
 };
 
-// dx = (accumulate ? dx : 0) + gradient through the norm; dweight += its gradient, summed in f32.
+// dx = (accumulate ? dx : 0) + gradient through the norm; dweight += its gradient, summed in f32, where it is not null.
 struct RmsNormBackward {
   const void *dout, *x, *weight;
   const float* rstd;
   void* dx;
-  void* dweight;    // [width]
+  void* dweight;    // [width] or null
   float* partials;  // [partial_rows, width] scratch
   std::int64_t rows, width;
   Type type, gradient_type;
   bool accumulate;
 };
 
-// Rotates q and k of packed [rows, heads x head_dim] by their position (row % time); rotary pairs are (i, i + head_dim/2).
-// With norm weights, each head is RMS-normalised first. in == out is allowed.
+// Rotates q and k of packed [rows, heads x head_dim] by their position (positions[row], or row % time); rotary pairs are (i, i +
+// head_dim/2). With norm weights, each head is RMS-normalised first. in == out is allowed.
 struct RopeForward {
   const void* in;
   void* out;
   std::int64_t in_stride, out_stride;  // elements from row to row
   const float *cosine, *sine;          // [time, head_dim/2]
+  const std::int32_t* positions;       // [rows] or null
   const void *q_weight, *k_weight;     // [head_dim] or null
   std::int64_t rows, time, heads, kv_heads, head_dim;
   float eps;
@@ -64,10 +65,11 @@ struct RopeBackward {
   HeadGradient dq, dk, dv;
   void* dqkv;
   const float *cosine, *sine;
-  const void* qkv;  // [rows, (heads + 2 kv_heads) x head_dim] before norm and rotation; only read with norm weights
+  const std::int32_t* positions;  // [rows] or null
+  const void* qkv;                // [rows, (heads + 2 kv_heads) x head_dim] before norm and rotation; only read with norm weights
   const void *q_weight, *k_weight;
-  void *dq_weight, *dk_weight;
-  float* partials;  // [partial_rows, 2 x head_dim] scratch, only with norm weights
+  void *dq_weight, *dk_weight;  // or null
+  float* partials;              // [partial_rows, 2 x head_dim] scratch, only with norm weights
   std::int64_t rows, time, heads, kv_heads, head_dim, kv_repeat;
   float eps;
   Type type, gradient_type;
@@ -130,6 +132,19 @@ struct CrossEntropy {
   bool gradient;
 };
 
+// out = (accumulate ? out : 0) + in with `share` of its elements dropped and the others scaled up. Which fall follows from the key of
+// their group of `time` rows, the site, and their place alone.
+struct Dropout {
+  const void* in;
+  void* out;                 // [rows, width]
+  const std::int64_t* keys;  // [rows / time]
+  std::int64_t rows, width, time;
+  std::uint64_t site;
+  float share;
+  Type type;
+  bool accumulate;
+};
+
 // out[i] = std * normal number (key, first + i).
 struct RandomNormal {
   float* out;
@@ -182,7 +197,7 @@ struct AdamW {
   bool zero_gradient;
 };
 
-// out = left right (+ out where it accumulates) (+ bias), for 16-bit factors whose products are summed in f32. Matrices lie in
+// out = scale left right (+ out where it accumulates) (+ bias), for 16-bit factors whose products are summed in f32. Matrices lie in
 // memory row by row; a transposed factor lies there as its transpose.
 struct Matmul {
   const void *left, *right;  // [rows, inner], [inner, columns]
@@ -191,6 +206,7 @@ struct Matmul {
   std::int64_t rows, columns, inner;
   std::int64_t left_stride, right_stride, out_stride;  // elements from row to row in memory
   bool left_transposed, right_transposed, accumulate;
+  float scale;
   bool search;  // time the library's algorithms at first use; else take its own choice, which is the same in every process
   Type type, out_type;
 };
@@ -209,6 +225,7 @@ struct Table {
   void (*embedding_forward)(const EmbeddingForward&, Stream);
   void (*embedding_backward)(const EmbeddingBackward&, Stream);
   void (*cross_entropy)(const CrossEntropy&, Stream);
+  void (*dropout)(const Dropout&, Stream);
   void (*random_normal)(const RandomNormal&, Stream);
   void (*sum_of_squares)(const SumOfSquares&, Stream);
   void (*finish_gradients)(const FinishGradients&, Stream);

@@ -9,8 +9,9 @@ namespace lockstep::model {
 
 class Head {
  public:
-  // tied_to: the embedding, where its matrix serves as the output matrix too.
-  Head(const Dims& dims, Unit& unit, Unit* tied_to);
+  // matrix: the unit whose first leaf is the output matrix, where that is not `unit`: a tied embedding, or a copy that is trained whole.
+  // shared: it is the embedding's too, whose backward completes its gradient.
+  Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared);
 
   // Summed loss, f32 scalar on the device. targets: [rows] i64.
   at::Tensor loss(const ResidualStream& stream, const at::Tensor& targets);
@@ -22,12 +23,13 @@ class Head {
  private:
   void normalize(const ResidualStream& stream);
   std::int64_t chunk_rows(const at::Tensor& like);
-  const at::Tensor& matrix() const { return tied_to_ ? tied_to_->weight(kEmbeddingWeight) : unit_.weight(HeadLeaves::weight); }
+  const at::Tensor& matrix() const { return owner_.weight(HeadLeaves::weight); }
 
   const Dims& dims_;
   const HeadLeaves leaves_;
   Unit& unit_;
-  Unit* tied_to_;
+  Unit& owner_;  // of the output matrix
+  bool shared_;
   std::int64_t chunk_bytes_ = 0;  // of logits; chosen at first use
   at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_;
 };

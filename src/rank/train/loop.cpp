@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "rank/task/task.h"
 #include "rank/train/evaluate.h"
+#include "rank/train/export.h"
 #include "rank/train/moment.h"
 #include "rank/train/profile.h"
 #include "rank/train/state.h"
@@ -237,6 +238,14 @@ class Loop {
     announce_checkpoint(/*wait=*/true);
   }
 
+  // A fine-tune ends with what other programs load: the same kind of folder that it began with.
+  void write_model() {
+    const config::RunConfig& config = run_.config;
+    if (config.model.path.empty() || config.lora.enabled || !config.checkpoint.export_at_end || !run_.is_first()) return;
+    run_.page->set_phase(record::Phase::saving, run_.progress.step);
+    run_.note(fmt::format("the model is in {}, as a Hugging Face folder", export_model(run_).string()));
+  }
+
   void finish() {
     if (!stopping_) {
       if (!due(trainer_.eval_interval, run_.progress.step)) run_evaluation();
@@ -244,6 +253,7 @@ class Loop {
     }
     const bool saves = run_.config.checkpoint.save_at_end || stopping_;
     if (saves) save_last();
+    if (!stopping_) write_model();
     run_.page->set_phase(record::Phase::finishing, run_.progress.step);
     if (run_.metrics) {
       summary_.write();

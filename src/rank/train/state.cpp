@@ -56,7 +56,7 @@ std::filesystem::path checkpoints_folder(const config::RunConfig& config, const 
 
 checkpoint::Contents contents_of(const Run& run) {
   checkpoint::Contents contents;
-  for (const auto& unit : run.replica.units) {
+  for (const model::Unit* unit : run.replica.trained_in_forward_order()) {
     for (auto& [name, view] : unit->pieces_of(unit->master())) contents.model.push_back({name, view});
   }
   for (auto& [name, view] : run.optimizer->named_state()) contents.optimizer.push_back({name, view});
@@ -114,7 +114,9 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
 }
 
 void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica) {
-  for (const auto& unit : replica.units) {
+  // Frozen weights are not in a checkpoint: they come from where they came from first.
+  const auto stored_units = replica.adapters.empty() ? replica.in_forward_order() : replica.trained_in_forward_order();
+  for (const model::Unit* unit : stored_units) {
     const at::Tensor& stored = unit->master().defined() ? unit->master() : unit->weights();
     for (const auto& [name, view] : unit->pieces_of(stored)) reader.read("model", name, view);
     if (!unit->weights().is_same(stored)) unit->weights().copy_(stored);
