@@ -42,6 +42,7 @@ class ModelWords final : public Words {
     return template_->render_marked(messages, options);
   }
   std::optional<std::int32_t> end() const override { return end_; }
+  std::string spell(std::int32_t token) const override { return tokenizer_->token(token); }
   std::string name() const override { return where_.string(); }
   std::string identity() const override { return identity_; }
 

@@ -20,9 +20,10 @@ class Words {
   virtual text::Encoded encode(std::string_view text, text::SpecialTokens special) const = 0;
   virtual bool has_template() const = 0;
   virtual text::Rendered render(const nlohmann::ordered_json& messages, const text::RenderOptions& options) const = 0;
-  virtual std::optional<std::int32_t> end() const = 0;  // the token after which a text is over
-  virtual std::string name() const = 0;                 // for messages: the tokenizer's file
-  virtual std::string identity() const = 0;             // equal for equal content of tokenizer and template
+  virtual std::optional<std::int32_t> end() const = 0;      // the token after which a text is over
+  virtual std::string spell(std::int32_t token) const = 0;  // as the vocabulary has it
+  virtual std::string name() const = 0;                     // for messages: the tokenizer's file
+  virtual std::string identity() const = 0;                 // equal for equal content of tokenizer and template
 };
 
 // The tokenizer that data.tokenizer or else model.path names, with its template or the one of data.chat_template.

@@ -27,8 +27,11 @@ std::string write(const fs::path& path, const std::string& bytes) {
   return path.string();
 }
 std::vector<std::int64_t> sample(const Corpus& corpus, std::int64_t number) {
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(corpus.seq_len()) + 1);
-  corpus.read(number, tokens);
+  const auto length = static_cast<std::size_t>(corpus.length(number));
+  std::vector<std::int64_t> tokens(length), targets(length);
+  corpus.read(number, tokens, targets);
+  EXPECT_TRUE(std::equal(tokens.begin() + 1, tokens.end(), targets.begin()));
+  tokens.push_back(targets.back());
   return tokens;
 }
 config::ModelConfig model_of(std::int64_t vocab_size, std::int64_t seq_len) {
