@@ -9,6 +9,7 @@ std::string general_help() {
   lockstep train -f FILE     train on all GPUs, or on two CPU ranks where there is none
   lockstep generate          text from a run's newest checkpoint
   lockstep export            a checkpoint as a Hugging Face model folder
+  lockstep data              look at records, text to tokens, tokenizers from text
   lockstep config            show, explain and describe settings
   lockstep devices           what there is to train on
   lockstep bench             how fast a step, each kernel and each collective is here

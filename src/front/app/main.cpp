@@ -16,12 +16,13 @@ namespace {
 using namespace lockstep;
 
 int dispatch(const std::string& program, const std::vector<std::string>& words) {
-  const std::vector<std::string> verbs = {"train", "generate", "export", "config", "devices", "bench", "plan", "help"};
+  const std::vector<std::string> verbs = {"train", "generate", "export", "data", "config", "devices", "bench", "plan", "help"};
   const std::string verb = words.empty() ? "--help" : words[0];
   const std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
   if (verb == "train") return app::run_train_verb(rest, program);
   if (verb == "generate") return app::run_generate_verb(rest);
   if (verb == "export") return app::run_export_verb(rest);
+  if (verb == "data") return app::run_data_verb(rest);
   if (verb == "config") return app::run_config_verb(rest);
   if (verb == "devices") return app::run_devices_verb(rest);
   if (verb == "bench") return app::run_bench_verb(rest);
@@ -38,7 +39,7 @@ int dispatch(const std::string& program, const std::vector<std::string>& words) 
   if (verb.starts_with("-")) throw base::usage_error("lockstep", "{} comes after a verb. Did you mean lockstep train {} ...?", verb, verb);
   const auto near = base::nearest(verb, verbs);
   throw base::usage_error("lockstep",
-                          "'{}' is not a verb.{} There are train, generate, export, config, devices, bench and plan; --help says what they do.",
+                          "'{}' is not a verb.{} There are train, generate, export, data, config, devices, bench and plan; --help says what they do.",
                           verb, near ? fmt::format(" Did you mean {}?", *near) : "");
 }
 
