@@ -104,6 +104,12 @@ class Checker {
           "three out: it follows from the others.",
           t.global_batch_size, t.batch_size, t.gradient_accumulation, nearest_multiples(t.global_batch_size, share));
     }
+    if (t.optimizer_states == StateDType::bf16 && config_.model.dtype != DType::bf16) {
+      broken({"trainer.optimizer_states", "model.dtype"},
+             "trainer.optimizer_states = bf16 trains bf16 weights without 32-bit masters, but model.dtype = {}. Use --dtype bf16, or "
+             "optimizer_states f32.",
+             name_of(config_.model.dtype));
+    }
     if (config_.monitor.stall_abort_seconds < config_.monitor.stall_seconds) {
       broken({"monitor.stall_abort_seconds", "monitor.stall_seconds"},
              "monitor.stall_abort_seconds = {} is less than monitor.stall_seconds = {}: the job would end before the stall is reported. "

@@ -33,8 +33,7 @@ class Bench {
     train::initialize_weights(config_, replica_);
     train::initialize_adapters(config_, replica_, *model_);
     const double tokens = static_cast<double>(batch.global_batch_size * config_.data.seq_len);
-    optimizer_ = std::make_unique<optim::AdamW>(replica_.trained_in_backward_order(),
-                                                optim::AdamW::settings_for(config_.trainer, config_.model.dtype, tokens));
+    optimizer_ = optim::make_optimizer(config_, replica_.trained_in_backward_order(), tokens);
     token_count_ = at::full({}, tokens, number());
     const std::vector<model::Keep> keep =
         train::keep_for(config_, batch.batch_size * config_.data.seq_len, replica_.units.front()->weights().element_size(), device_);
@@ -71,13 +70,19 @@ class Bench {
   std::int64_t accumulation_ = 1;
   parallel::Replica replica_;
   std::unique_ptr<model::Decoder> model_;
-  std::unique_ptr<optim::AdamW> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   std::vector<std::pair<at::Tensor, at::Tensor>> batches_;
   at::Tensor token_count_;
   at::Tensor loss_ = at::zeros({}, number());
   std::string activations_;
   std::size_t next_ = 0;
 };
+
+std::string describe_optimizer(const config::TrainerConfig& trainer) {
+  const bool masters = trainer.optimizer_states == config::StateDType::f32;
+  return fmt::format("{}, {}", config::name_of(trainer.optimizer),
+                     masters ? "f32 masters and states" : "bf16 states, no masters, stochastic rounding");
+}
 
 void measure_training(const StepRequest& request, StepResult& result) {
   Bench bench(request);
@@ -106,6 +111,7 @@ StepResult measure_step(const StepRequest& request) {
   StepResult result{.model = config.model.name,
                     .device = train::describe_device(request.device),
                     .dtype = std::string(config::name_of(config.model.dtype)),
+                    .optimizer = describe_optimizer(config.trainer),
                     .seq_len = config.data.seq_len,
                     .batch_size = batch.batch_size,
                     .accumulation = batch.gradient_accumulation,

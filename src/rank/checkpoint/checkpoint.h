@@ -22,8 +22,8 @@ struct NamedTensor {
 
 // What one checkpoint holds. `model` and `optimizer` list every tensor on every rank, in the same order.
 struct Contents {
-  std::vector<NamedTensor> model;      // master weights, f32
-  std::vector<NamedTensor> optimizer;  // "exp_avg.<name>", "exp_avg_sq.<name>"
+  std::vector<NamedTensor> model;      // weights in the precision that counts
+  std::vector<NamedTensor> optimizer;  // "<state>.<name>", as the optimizer has them
   std::string state_json;              // step, tokens, data position, fingerprints, loss scale, model config
 };
 

@@ -24,7 +24,9 @@ void dropout(const Dropout&, Stream);
 void random_normal(const RandomNormal&, Stream);
 void sum_of_squares(const SumOfSquares&, Stream);
 void finish_gradients(const FinishGradients&, Stream);
-void adamw(const AdamW&, Stream);
+void update(const Update&, Stream);
+void adamw_8bit(const AdamW8bit&, Stream);
+void nesterov(const Nesterov&, Stream);
 const Table& table();
 
 namespace {

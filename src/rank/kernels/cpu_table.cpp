@@ -21,7 +21,9 @@ const Table& table() {
       .random_normal = random_normal,
       .sum_of_squares = sum_of_squares,
       .finish_gradients = finish_gradients,
-      .adamw = adamw,
+      .update = update,
+      .adamw_8bit = adamw_8bit,
+      .nesterov = nesterov,
   };
   return table;
 }

@@ -108,7 +108,9 @@ void dropout(const Dropout&, Stream);
 void random_normal(const RandomNormal&, Stream);
 void sum_of_squares(const SumOfSquares&, Stream);
 void finish_gradients(const FinishGradients&, Stream);
-void adamw(const AdamW&, Stream);
+void update(const Update&, Stream);
+void adamw_8bit(const AdamW8bit&, Stream);
+void nesterov(const Nesterov&, Stream);
 bool matmul(const Matmul&, Stream);
 const Table& table();
 

@@ -314,29 +314,90 @@ void finish_gradients(const at::Tensor& control, const at::Tensor& scale, const 
                                      stream_of(control));
 }
 
-void adamw(const at::Tensor& gradient, const at::Tensor& master, const at::Tensor& weights, const at::Tensor& exp_avg,
-           const at::Tensor& exp_avg_sq, const at::Tensor& control, const AdamWNumbers& numbers) {
-  const auto count = master.numel();
-  expect(gradient.numel() == count && weights.numel() == count && exp_avg.numel() == count && exp_avg_sq.numel() == count,
-         "adamw: flat buffers of one length");
-  const bool apart = weights.const_data_ptr() != master.const_data_ptr();
-  table_of(master).adamw({.gradient = gradient.data_ptr(),
-                          .master = master.data_ptr<float>(),
-                          .weights = apart ? weights.data_ptr() : nullptr,
-                          .exp_avg = exp_avg.data_ptr<float>(),
-                          .exp_avg_sq = exp_avg_sq.data_ptr<float>(),
-                          .count = count,
-                          .decayed = numbers.decayed,
-                          .learning_rate = numbers.learning_rate,
-                          .beta1 = numbers.beta1,
-                          .beta2 = numbers.beta2,
-                          .epsilon = numbers.epsilon,
-                          .weight_decay = numbers.weight_decay,
+void update(const UpdateBuffers& buffers, const at::Tensor& control, const UpdateSettings& settings) {
+  const auto& [gradient, exact, weights, first, second] = buffers;
+  const auto fits = [&](const at::Tensor& t) { return !t.defined() || (t.numel() == exact.numel() && t.is_contiguous()); };
+  expect(gradient.defined() && fits(gradient) && fits(exact) && fits(weights) && fits(first) && fits(second),
+         "update: flat buffers of one length");
+  expect(exact.scalar_type() == at::kFloat || exact.scalar_type() == at::kBFloat16, "update: weights that count are f32 or bf16");
+  const bool copies = weights.defined() && weights.const_data_ptr() != exact.const_data_ptr();
+  const auto pointer = [](const at::Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; };
+  table_of(exact).update({.gradient = gradient.data_ptr(),
+                          .exact = exact.data_ptr(),
+                          .weights = copies ? weights.data_ptr() : nullptr,
+                          .first = pointer(first),
+                          .second = pointer(second),
+                          .count = exact.numel(),
+                          .place = settings.place,
+                          .rate = settings.rate,
+                          .beta1 = settings.beta1,
+                          .beta2 = settings.beta2,
+                          .epsilon = settings.epsilon,
+                          .decay = settings.decay,
+                          .key = settings.key,
                           .control = reinterpret_cast<const Control*>(control.const_data_ptr<double>()),
                           .gradient_type = type_of(gradient),
-                          .weight_type = type_of(weights),
-                          .zero_gradient = numbers.zero_gradient},
-                         stream_of(master));
+                          .exact_type = type_of(exact),
+                          .weight_type = copies ? type_of(weights) : type_of(exact),
+                          .state_type = first.defined() ? type_of(first) : type_of(exact),
+                          .rule = settings.rule,
+                          .zero_gradient = settings.zero_gradient},
+                         stream_of(exact));
+}
+
+void adamw_8bit(const UpdateBuffers& buffers, const QuantState& first, const QuantState& second, const at::Tensor& control,
+                const UpdateSettings& settings) {
+  const auto& [gradient, exact, weights, unused_first, unused_second] = buffers;
+  const auto count = exact.numel();
+  for (const QuantState* state : {&first, &second})
+    expect(state->codes.numel() == count && state->codes.scalar_type() == at::kByte &&
+               state->scale.numel() == (count + kQuantBlock - 1) / kQuantBlock && state->map.numel() == 256,
+           "adamw_8bit: a code a number, a scale a block, 256 values");
+  expect(gradient.numel() == count && (!weights.defined() || weights.numel() == count), "adamw_8bit: flat buffers of one length");
+  const bool copies = weights.defined() && weights.const_data_ptr() != exact.const_data_ptr();
+  table_of(exact).adamw_8bit({.gradient = gradient.data_ptr(),
+                              .exact = exact.data_ptr(),
+                              .weights = copies ? weights.data_ptr() : nullptr,
+                              .first = first.codes.data_ptr<std::uint8_t>(),
+                              .second = second.codes.data_ptr<std::uint8_t>(),
+                              .first_scale = first.scale.data_ptr<float>(),
+                              .second_scale = second.scale.data_ptr<float>(),
+                              .first_map = first.map.const_data_ptr<float>(),
+                              .second_map = second.map.const_data_ptr<float>(),
+                              .count = count,
+                              .place = settings.place,
+                              .rate = settings.rate,
+                              .beta1 = settings.beta1,
+                              .beta2 = settings.beta2,
+                              .epsilon = settings.epsilon,
+                              .decay = settings.decay,
+                              .key = settings.key,
+                              .control = reinterpret_cast<const Control*>(control.const_data_ptr<double>()),
+                              .gradient_type = type_of(gradient),
+                              .exact_type = type_of(exact),
+                              .weight_type = copies ? type_of(weights) : type_of(exact),
+                              .zero_gradient = settings.zero_gradient},
+                             stream_of(exact));
+}
+
+void nesterov(const at::Tensor& gradient, const at::Tensor& momentum, const at::Tensor& out, const at::Tensor& control,
+              const UpdateSettings& settings) {
+  const auto count = gradient.numel();
+  expect(momentum.numel() == count && out.numel() == count && gradient.is_contiguous() && momentum.is_contiguous() && out.is_contiguous(),
+         "nesterov: buffers of one length");
+  table_of(gradient).nesterov({.gradient = gradient.data_ptr(),
+                               .momentum = momentum.data_ptr(),
+                               .out = out.data_ptr(),
+                               .count = count,
+                               .place = settings.place,
+                               .beta = settings.beta1,
+                               .key = settings.key,
+                               .control = reinterpret_cast<const Control*>(control.const_data_ptr<double>()),
+                               .gradient_type = type_of(gradient),
+                               .momentum_type = type_of(momentum),
+                               .out_type = type_of(out),
+                               .zero_gradient = settings.zero_gradient},
+                              stream_of(gradient));
 }
 
 bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias, double scale) {

@@ -72,14 +72,32 @@ struct GradientRules {
 void finish_gradients(const at::Tensor& control, const at::Tensor& scale, const at::Tensor& sum_of_squares, const at::Tensor& token_count,
                       const at::Tensor& loss_sum, const GradientRules& rules);
 
-struct AdamWNumbers {
-  double learning_rate, beta1, beta2, epsilon, weight_decay;
-  std::int64_t decayed;  // elements [0, decayed) take weight decay
+// Buffers of one length. exact: f32 masters, or bf16 weights that are their own. weights: the masters' 16-bit copy; undefined or
+// the same tensor as exact where there is none. first, second: the states that the rule has.
+struct UpdateBuffers {
+  at::Tensor gradient, exact, weights, first, second;
+};
+struct UpdateSettings {
+  Rule rule = Rule::adamw;
+  double rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, decay = 0;
+  std::uint64_t key = 0;   // of the random bits that round bf16 results
+  std::int64_t place = 0;  // of the first number in its unit
   bool zero_gradient = true;
 };
-// Flat buffers of one length; weights may be the same tensor as master.
-void adamw(const at::Tensor& gradient, const at::Tensor& master, const at::Tensor& weights, const at::Tensor& exp_avg,
-           const at::Tensor& exp_avg_sq, const at::Tensor& control, const AdamWNumbers& numbers);
+void update(const UpdateBuffers& buffers, const at::Tensor& control, const UpdateSettings& settings);
+
+// AdamW with moments in 8 bits, in blocks of kQuantBlock numbers.
+struct QuantState {
+  at::Tensor codes;  // [count] u8
+  at::Tensor scale;  // [blocks] f32
+  at::Tensor map;    // [256] f32, ascending
+};
+void adamw_8bit(const UpdateBuffers& buffers, const QuantState& first, const QuantState& second, const at::Tensor& control,
+                const UpdateSettings& settings);
+
+// Muon's momentum (see Nesterov): out is f32 or bf16. Of the settings it takes beta1, key, place and zero_gradient.
+void nesterov(const at::Tensor& gradient, const at::Tensor& momentum, const at::Tensor& out, const at::Tensor& control,
+              const UpdateSettings& settings);
 
 // out = scale left right (+ out) (+ bias): [rows, columns] = [rows, inner] [inner, columns]; either factor may be a transposed view.
 // 16-bit factors on CUDA; out may be f32. False where there is no kernel for the device, type or sizes: then nothing was done.

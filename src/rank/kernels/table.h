@@ -165,9 +165,9 @@ inline constexpr int kSquarePartials = 512;
 // What the optimizer decides on the device, so that no step waits for the host.
 struct Control {
   double gradient_norm;  // of the true mean gradient, before clipping
-  double factor;         // what AdamW multiplies a gradient with
+  double factor;         // what an update multiplies a gradient with
   double skip;           // 1: this step changes nothing
-  double updates;        // AdamW's step count
+  double updates;        // the optimizer's step count
   double loss_scale;     // f16: multiplies the loss
   double good_steps;     // since the scale last changed
   double skipped_in_a_row;
@@ -185,15 +185,48 @@ struct FinishGradients {
   double scale_window;
 };
 
-struct AdamW {
+// The arithmetic of an update. `apply` takes an update that was made elsewhere (in `gradient`) off the weights.
+enum class Rule : int { adamw, lion, sgd, apply };
+
+// One pass over flat buffers. Results in f32 are stored as they are; those in bf16 are rounded stochastically, by bits that follow
+// from (key, update count, place) alone.
+struct Update {
   void* gradient;
-  float* master;
-  void* weights;  // written along with master; null where master is what forward reads
-  float *exp_avg, *exp_avg_sq;
-  std::int64_t count, decayed;  // elements [0, decayed) take weight decay
-  double learning_rate, beta1, beta2, epsilon, weight_decay;
+  void* exact;                // weights in the precision that counts: f32 masters, or bf16 weights that have none
+  void* weights;              // 16-bit copy of f32 masters, written along; null where forward reads `exact`
+  void *first, *second;       // states: adamw both, lion and sgd the first, apply none
+  std::int64_t count, place;  // place: of the first number in its unit
+  double rate, beta1, beta2, epsilon, decay;
+  std::uint64_t key;
   const Control* control;
-  Type gradient_type, weight_type;
+  Type gradient_type, exact_type, weight_type, state_type;
+  Rule rule;
+  bool zero_gradient;
+};
+
+// AdamW whose moments are 8-bit codes: in blocks of 256 numbers, a moment is map[code] times the block's largest magnitude.
+struct AdamW8bit {
+  void *gradient, *exact, *weights;  // as Update has them
+  std::uint8_t *first, *second;
+  float *first_scale, *second_scale;    // [blocks]
+  const float *first_map, *second_map;  // [256] ascending
+  std::int64_t count, place;
+  double rate, beta1, beta2, epsilon, decay;
+  std::uint64_t key;
+  const Control* control;
+  Type gradient_type, exact_type, weight_type;
+  bool zero_gradient;
+};
+inline constexpr std::int64_t kQuantBlock = 256;
+
+// Muon's first half: momentum = beta momentum + (1 - beta) g; out = (1 - beta) g + beta momentum. g: the gradient, clipped.
+struct Nesterov {
+  void *gradient, *momentum, *out;
+  std::int64_t count, place;
+  double beta;
+  std::uint64_t key;  // rounds momenta in bf16
+  const Control* control;
+  Type gradient_type, momentum_type, out_type;
   bool zero_gradient;
 };
 
@@ -229,7 +262,9 @@ struct Table {
   void (*random_normal)(const RandomNormal&, Stream);
   void (*sum_of_squares)(const SumOfSquares&, Stream);
   void (*finish_gradients)(const FinishGradients&, Stream);
-  void (*adamw)(const AdamW&, Stream);
+  void (*update)(const Update&, Stream);
+  void (*adamw_8bit)(const AdamW8bit&, Stream);
+  void (*nesterov)(const Nesterov&, Stream);
   bool (*matmul)(const Matmul&, Stream);  // false: no algorithm for these sizes. Null on a CPU, where ATen's serves.
 };
 

@@ -112,9 +112,8 @@ void Adapter::backward_magnitude(const at::Tensor& dout, const at::Tensor& produ
 
 void Adapter::reset_magnitude(const at::Tensor& weight) const {
   const at::Tensor norms = row_norms(weight);
-  unit_.weight(place_.magnitude).copy_(norms);
-  if (const at::Tensor& master = unit_.master(); master.defined())
-    master.narrow(0, unit_.offset(place_.magnitude), norms.numel()).copy_(norms);
+  unit_.exact().narrow(0, unit_.offset(place_.magnitude), norms.numel()).copy_(norms);
+  unit_.refresh_weights();
 }
 
 }  // namespace lockstep::model

@@ -85,7 +85,7 @@ UnitSpec block_adapters(const Dims& d, const config::LoraConfig& lora, std::int6
                .pieces = {},
                .init = Init::uniform,
                .init_std = 1 / std::sqrt(double(in))};
-    LeafSpec b{.name = fmt::format("{}.lora_B", kinds[adapted.matrix]), .pieces = {}, .init = Init::zeros, .rate = lora.b_lr_ratio};
+    LeafSpec b{.name = fmt::format("{}.lora_B", kinds[adapted.matrix]), .pieces = {}, .init = Init::zeros, .role = Role::adapter_b};
     LeafSpec magnitude{.name = fmt::format("{}.lora_magnitude_vector", kinds[adapted.matrix]), .pieces = {}, .init = Init::ones};
     for (const Module& module : kModules) {
       const std::string name = full_name(layer, module.name);
@@ -105,7 +105,9 @@ UnitSpec block_adapters(const Dims& d, const config::LoraConfig& lora, std::int6
 // A module trained whole: a copy of its own beside the frozen one, as PEFT holds it.
 std::optional<UnitSpec> saved_module(const Dims& d, const config::LoraConfig& lora, std::string_view unit, const std::string& module) {
   if (!is_saved(lora, module)) return std::nullopt;
-  LeafSpec leaf{.name = fmt::format("{}.weight", module), .pieces = {{fmt::format("{}{}.weight", kPrefix, module), {d.vocab, d.hidden}}}};
+  LeafSpec leaf{.name = fmt::format("{}.weight", module),
+                .pieces = {{fmt::format("{}{}.weight", kPrefix, module), {d.vocab, d.hidden}}},
+                .role = module == "lm_head" ? Role::output_head : Role::token_embedding};
   return UnitSpec{.name = fmt::format("{} trained whole", unit), .leaves = {std::move(leaf)}};
 }
 

@@ -22,6 +22,9 @@ struct Piece {
 
 enum class Init { normal, uniform, ones, zeros };
 
+// What an optimizer must know of a parameter to give it its learning rate and its method.
+enum class Role { inner, token_embedding, output_head, adapter_b };
+
 // One parameter as the model uses it: its pieces stacked along the first dimension ("q, k, v" are one matrix).
 struct LeafSpec {
   std::string name;  // "qkv_proj.weight": unique within the unit
@@ -29,7 +32,7 @@ struct LeafSpec {
   Init init = Init::normal;
   double init_std = 0.02;  // of normal numbers; the bound of uniform ones
   bool decay = true;       // takes weight decay: matrices do, norms and biases do not
-  double rate = 1;         // learning rate over the run's
+  Role role = Role::inner;
 
   std::vector<std::int64_t> shape() const;
   std::int64_t elements() const;
@@ -52,6 +55,7 @@ struct UnitStorage {
   at::ScalarType weight_dtype = at::kFloat;
   at::ScalarType gradient_dtype = at::kFloat;
   bool trainable = true;                           // false: no gradients, no master weights
+  bool master = true;                              // false: 16-bit weights are their own masters, updated with stochastic rounding
   Quantization quantization = Quantization::none;  // of matrices, where the unit is not trained
   bool double_quant = true;                        // NF4: the scales are quantised too
   at::Tensor gradient_memory = {};                 // [flat_elements] where the gradients shall live; undefined: memory of the unit's own
@@ -70,7 +74,14 @@ class Unit {
   const at::Tensor& weights() const { return weights_; }      // [elements] what forward reads
   const at::Tensor& gradients() const { return gradients_; }  // [elements] undefined if not trainable
   bool trainable() const { return gradients_.defined(); }
-  const at::Tensor& master() const { return master_; }  // [elements] f32; shares weights' storage where those are f32
+  // [elements] f32; shares weights' storage where those are f32; undefined if not trainable or stored without.
+  const at::Tensor& master() const { return master_; }
+  // The weights in the precision that counts, for checkpoints, broadcasts and updates: masters where there are some.
+  const at::Tensor& exact() const { return master_.defined() ? master_ : weights_; }
+  // After exact() was written: what forward reads becomes its rounding.
+  void refresh_weights() const {
+    if (exact().const_data_ptr() != weights_.const_data_ptr()) weights_.copy_(exact());
+  }
 
   const at::Tensor& weight(std::size_t leaf) const { return leaf_weights_[leaf]; }
   const at::Tensor& gradient(std::size_t leaf) const { return leaf_gradients_[leaf]; }

@@ -9,7 +9,7 @@ namespace {
 
 // Two sums over the bits of a unit's weights. A drift of the kind that happens (a missed or doubled update) changes them.
 at::Tensor fingerprint(const model::Unit& unit) {
-  const at::Tensor bits = unit.master().view(at::kInt);
+  const at::Tensor bits = unit.exact().view(at::kInt);
   return at::cat({bits.sum(at::kLong).view({1}), bits.slice(0, 0, bits.numel(), 3).sum(at::kLong).view({1})});
 }
 
@@ -97,8 +97,8 @@ Replica make_adapted_replica(std::vector<model::UnitSpec> specs, std::vector<std
 
 void broadcast_weights(const comm::Group& group, const Replica& replica) {
   for (const model::Unit* unit : replica.trained_in_forward_order()) {
-    group.broadcast(unit->master(), 0, fmt::format("weights of {}", unit->name())).wait();
-    if (!unit->weights().is_same(unit->master())) unit->weights().copy_(unit->master());
+    group.broadcast(unit->exact(), 0, fmt::format("weights of {}", unit->name())).wait();
+    unit->refresh_weights();
   }
 }
 

@@ -74,9 +74,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->model->on_backward([raw = run.get()] { raw->enter(record::Phase::backward); });
   run->gradients =
       std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.trained_in_backward_order(), run->config.parallel);
-  run->optimizer =
-      std::make_unique<optim::AdamW>(run->replica.trained_in_backward_order(),
-                                     optim::AdamW::settings_for(run->config.trainer, run->config.model.dtype, run->nominal_tokens()));
+  run->optimizer = optim::make_optimizer(run->config, run->replica.trained_in_backward_order(), run->nominal_tokens());
 
   choose_recompute(*run);
 

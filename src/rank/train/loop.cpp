@@ -29,7 +29,9 @@ class Reading {
     end_.wait();
     return {host_.const_data_ptr<double>(), static_cast<std::size_t>(outcome_.totals.numel())};
   }
-  optim::StepReport update() const { return optim::AdamW::report_of(host_.narrow(0, outcome_.totals.numel(), outcome_.control.numel())); }
+  optim::StepReport update() const {
+    return optim::Optimizer::report_of(host_.narrow(0, outcome_.totals.numel(), outcome_.control.numel()));
+  }
 
  private:
   static at::Tensor copy_out(const StepOutcome& outcome, at::Device device) {

@@ -21,7 +21,7 @@ at::Tensor original_of(const config::ModelConfig& model, const parallel::Replica
 
 parallel::Replica make_units(const config::RunConfig& config, at::Device device) {
   const at::ScalarType dtype = model::scalar_type(config.model.dtype);
-  const model::UnitStorage storage{.device = device, .weight_dtype = dtype, .gradient_dtype = dtype};
+  const model::UnitStorage storage{.device = device, .weight_dtype = dtype, .gradient_dtype = dtype, .master = config.trainer.optimizer_states == config::StateDType::f32};
   if (!config.lora.enabled) return parallel::make_replica(model::decoder_units(config.model), storage);
   model::UnitStorage frozen = storage;
   frozen.quantization = quantization_of(config.model);
@@ -43,8 +43,8 @@ void initialize_adapters(const config::RunConfig& config, parallel::Replica& rep
   for (const std::size_t whole : {std::size_t{0}, replica.adapters.size() - 1}) {
     if (!replica.adapters[whole]) continue;
     const at::Tensor original = original_of(config.model, replica, whole);
-    replica.adapters[whole]->weight(0).copy_(original);
-    replica.adapters[whole]->master().narrow(0, 0, original.numel()).copy_(original.reshape({-1}));
+    replica.adapters[whole]->exact().narrow(0, 0, original.numel()).copy_(original.reshape({-1}));
+    replica.adapters[whole]->refresh_weights();
   }
   decoder.reset_magnitudes();
 }

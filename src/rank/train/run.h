@@ -42,7 +42,7 @@ struct Run {
   parallel::Replica replica;
   std::unique_ptr<model::Decoder> model;
   std::unique_ptr<parallel::GradientSync> gradients;
-  std::unique_ptr<optim::AdamW> optimizer;
+  std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<BatchSource> batches;
   std::unique_ptr<checkpoint::Saver> saver;
   std::unique_ptr<record::MetricsWriter> metrics;          // rank 0 only

@@ -31,7 +31,11 @@ Json state_json(const Run& run) {
             {"fingerprint", run.dataset.training->fingerprint()},
             {"seed", run.config.trainer.seed},
             {"seq_len", run.dataset.training->seq_len()}}},
-          {"optimizer", {{"updates", report.updates}, {"loss_scale", report.loss_scale}, {"good_steps", run.optimizer->good_steps()}}},
+          {"optimizer",
+           {{"method", config::name_of(run.config.trainer.optimizer)},
+            {"updates", report.updates},
+            {"loss_scale", report.loss_scale},
+            {"good_steps", run.optimizer->good_steps()}}},
           {"batch", {{"global_batch_size", run.batch.global_batch_size}, {"ranks", run.ranks().size()}}},
           {"model", model_json(run.config.model)}};
 }
@@ -57,7 +61,7 @@ std::filesystem::path checkpoints_folder(const config::RunConfig& config, const 
 checkpoint::Contents contents_of(const Run& run) {
   checkpoint::Contents contents;
   for (const model::Unit* unit : run.replica.trained_in_forward_order()) {
-    for (auto& [name, view] : unit->pieces_of(unit->master())) contents.model.push_back({name, view});
+    for (auto& [name, view] : unit->pieces_of(unit->exact())) contents.model.push_back({name, view});
   }
   for (auto& [name, view] : run.optimizer->named_state()) contents.optimizer.push_back({name, view});
   contents.state_json = state_json(run).dump(2);
@@ -117,16 +121,31 @@ void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& 
   // Frozen weights are not in a checkpoint: they come from where they came from first.
   const auto stored_units = replica.adapters.empty() ? replica.in_forward_order() : replica.trained_in_forward_order();
   for (const model::Unit* unit : stored_units) {
-    const at::Tensor& stored = unit->master().defined() ? unit->master() : unit->weights();
-    for (const auto& [name, view] : unit->pieces_of(stored)) reader.read("model", name, view);
-    if (!unit->weights().is_same(stored)) unit->weights().copy_(stored);
+    for (const auto& [name, view] : unit->pieces_of(unit->exact())) reader.read("model", name, view);
+    unit->refresh_weights();
   }
 }
+
+namespace {
+
+void check_same_optimizer(const Json& saved, config::Optimizer asked, const std::filesystem::path& folder) {
+  const std::string there = saved.value("method", "adamw");  // checkpoints of the first format know no other
+  const std::string_view here = config::name_of(asked);
+  if (there == here) return;
+  throw base::checkpoint_error(
+      "resume",
+      "the checkpoint {} holds the states of trainer.optimizer = {}, this run asks for {}, which cannot go on from "
+      "them. Resume with --optimizer {}, or start a new run.",
+      folder.string(), there, here, there);
+}
+
+}  // namespace
 
 void restore(Run& run, const std::filesystem::path& folder) {
   const checkpoint::Reader reader(folder);
   check_same_model(reader, run.config.model);
   const Json state = Json::parse(reader.state_json());
+  check_same_optimizer(state.at("optimizer"), run.config.trainer.optimizer, folder);
   const Json& data = state.at("data");
   const bool same_data = data.at("fingerprint") == run.dataset.training->fingerprint() && data.at("seed") == run.config.trainer.seed &&
                          data.at("seq_len") == run.dataset.training->seq_len();
