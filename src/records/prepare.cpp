@@ -109,6 +109,21 @@ config::DataKind kind_of(const config::DataConfig& data) {
   return ending == ".bin" ? config::DataKind::bin : config::DataKind::text;
 }
 
+config::DataConfig validation_of(const config::DataConfig& data) {
+  config::DataConfig other = data;
+  other.path = data.validation_path;
+  other.max_samples = 0;
+  const config::DataKind kind = kind_of(data);
+  const bool made = kind == config::DataKind::stories || kind == config::DataKind::random;
+  if (made) other.kind = config::DataKind::automatic;
+  if (kind == config::DataKind::records) other.kind = kind;
+  if (kind != config::DataKind::records && kind_of(other) == config::DataKind::records) {
+    throw base::data_error("data", "data.validation_path={} holds records, but the training data is of kind {}. Both must be of one kind.",
+                           other.path, config::name_of(kind));
+  }
+  return other;
+}
+
 bool needs_preparing(const config::DataConfig& data, const config::ModelConfig& model) {
   const config::DataKind kind = kind_of(data);
   return kind == config::DataKind::records || (kind == config::DataKind::text && !tokenizer_path(data, model).empty());

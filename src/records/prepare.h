@@ -34,6 +34,8 @@ Prepared prepare(const config::DataConfig& data, std::int64_t seq_len, const std
 
 // The kind that data.kind or the file's name says.
 config::DataKind kind_of(const config::DataConfig& data);
+// The settings for reading data.validation_path, which is of the same kind: all of it is used.
+config::DataConfig validation_of(const config::DataConfig& data);
 // Is there something to prepare?
 bool needs_preparing(const config::DataConfig& data, const config::ModelConfig& model);
 // data.cache_dir, $LOCKSTEP_CACHE, $XDG_CACHE_HOME/lockstep or ~/.cache/lockstep, and in it data/.

@@ -107,16 +107,6 @@ Source open_source(const config::DataConfig& data, const config::ModelConfig& mo
   }
 }
 
-// The settings for reading the validation file.
-config::DataConfig validation_of(const config::DataConfig& data) {
-  config::DataConfig other = data;
-  other.path = data.validation_path;
-  other.max_samples = 0;
-  const config::DataKind kind = records::kind_of(data);
-  if (kind == config::DataKind::stories || kind == config::DataKind::random) other.kind = config::DataKind::automatic;
-  return other;
-}
-
 // Long rows of tokens, cut into samples.
 Dataset open_tokens(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
   const Source source = open_source(data, model, seq_len, seed);
@@ -126,7 +116,7 @@ Dataset open_tokens(const config::DataConfig& data, const config::ModelConfig& m
   dataset.vocabulary = source.vocabulary;
   std::int64_t held_out = 0;
   if (!data.validation_path.empty()) {
-    const Source validation = open_file(validation_of(data), model, seq_len);
+    const Source validation = open_file(records::validation_of(data), model, seq_len);
     const std::int64_t count = count_samples(*validation.tokens, seq_len, validation.name);
     dataset.validation = std::make_shared<Windows>(validation.tokens, seq_len, 0, count);
   } else {
@@ -168,7 +158,7 @@ Dataset open_records(const config::DataConfig& data, const config::ModelConfig& 
   Dataset dataset;
   dataset.vocabulary = tokenizer_vocabulary(tokenizer, model.vocab_size);
   if (!data.validation_path.empty()) {
-    const auto other = open(validation_of(data));
+    const auto other = open(records::validation_of(data));
     dataset.training = corpus_of(cache, all_of(*cache), "training");
     dataset.validation = corpus_of(other, all_of(*other), "validation");
   } else {

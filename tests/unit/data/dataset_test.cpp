@@ -181,7 +181,7 @@ TEST(Dataset, ErrorsNameTheFileAndTheFix) {
     std::vector<std::string> says;
   } cases[] = {
       {data_of((folder.path() / "none.bin").string()), {"none.bin does not exist", "--data"}},
-      {data_of(folder.path().string()), {"is a folder"}},
+      {data_of(folder.path().string()), {"need a tokenizer", "--model"}},
       {data_of(file("cut.bin", std::string(4003, '\0'))), {"cut.bin has 4003 bytes", "no multiple of 4", "data.token_type"}},
       {data_of(file("empty.bin", "")), {"empty.bin has 0 tokens", "data.seq_len=4", "make 5"}},
       {data_of(file("short.bin", bytes_of(counting<std::uint32_t>(4)))), {"short.bin has 4 tokens", "smaller data.seq_len"}},
