@@ -52,9 +52,10 @@ Read read_all(const InputOptions& options, std::size_t chunk_bytes) {
 TEST(ChunkReader, GivesTheSameDocumentsInChunksOfAnySize) {
   const support::TemporaryFolder folder;
   const std::string text = "one two  three\n\nfour \xC3\xA9\xC3\xA9 five\nsix";
-  const InputOptions options{.files = {write(folder.path() / "a.txt", text), write(folder.path() / "empty.txt", ""),
-                                       write(folder.path() / "b.jsonl", "{\"text\": \"x\"}\n\n{\"text\": \"\"}\r\n{\"text\": \"long long line\"}"),
-                                       write(folder.path() / "c.txt", "last")}};
+  const InputOptions options{
+      .files = {write(folder.path() / "a.txt", text), write(folder.path() / "empty.txt", ""),
+                write(folder.path() / "b.jsonl", "{\"text\": \"x\"}\n\n{\"text\": \"\"}\r\n{\"text\": \"long long line\"}"),
+                write(folder.path() / "c.txt", "last")}};
   for (std::size_t bytes = 1; bytes < 60; ++bytes)
     EXPECT_EQ(read_all(options, bytes).documents, (std::vector<std::string>{text, "x", "", "long long line", "last"})) << bytes;
   InputOptions lines = options;
@@ -105,7 +106,8 @@ TEST(FindCut, CutsWhereNoTokenChanges) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "the cat, and  the dog;\n\n  don't  \t 12345 \xC3\xA9t\xC3\xA9 " + std::to_string(i * 7919);
   bool given = false;
-  write(folder.path() / "tokenizer.json", text::train_bpe({.vocab_size = 400, .special = {"<|end|>"}}, [&]() -> std::optional<std::string_view> {
+  write(folder.path() / "tokenizer.json",
+        text::train_bpe({.vocab_size = 400, .special = {"<|end|>"}}, [&]() -> std::optional<std::string_view> {
           if (std::exchange(given, true)) return std::nullopt;
           return text;
         }));

@@ -13,9 +13,7 @@ using Json = nlohmann::ordered_json;
 
 const Json talk = Json::parse(R"([{"role": "user", "content": "Hé?"}, {"role": "assistant", "content": "Ünd."}])");
 
-TokenizerFiles files() {
-  return {.eos = "</s>", .named = {{"eos_token", "</s>"}}, .end_texts = {"</s>"}, .special_texts = {"</s>"}};
-}
+TokenizerFiles files() { return {.eos = "</s>", .named = {{"eos_token", "</s>"}}, .end_texts = {"</s>"}, .special_texts = {"</s>"}}; }
 
 std::string refused(const std::string& source, const Json& messages = talk, bool marked = false) {
   try {
@@ -33,8 +31,9 @@ std::string refused(const std::string& source, const Json& messages = talk, bool
 }
 
 TEST(ChatTemplate, SpansAreBytes) {
-  const ChatTemplate chat("{% for m in messages %}{{ m.role }}: {% generation %}{{ m.content ~ eos_token }}{% endgeneration %}\n{% endfor %}", files(),
-                          "here.jinja");
+  const ChatTemplate chat(
+      "{% for m in messages %}{{ m.role }}: {% generation %}{{ m.content ~ eos_token }}{% endgeneration %}\n{% endfor %}", files(),
+      "here.jinja");
   const Rendered rendered = chat.render_marked(talk);
   ASSERT_EQ(rendered.answers.size(), 2u);
   EXPECT_EQ(rendered.text.substr(rendered.answers[1].begin, rendered.answers[1].end - rendered.answers[1].begin), "Ünd.</s>");
@@ -79,9 +78,10 @@ TEST(ChatTemplate, RefusesWhatIsNoConversation) {
 }
 
 TEST(ChatTemplate, SaysWhichAnswerCannotBeFound) {
-  const std::string text = refused("{% for m in messages %}{{ m.role if loop.last else m.content|upper }}{% endfor %}!",
-                                   Json::parse(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"}, {"role": "user", "content": "d"}])"),
-                                   true);
+  const std::string text = refused(
+      "{% for m in messages %}{{ m.role if loop.last else m.content|upper }}{% endfor %}!",
+      Json::parse(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"}, {"role": "user", "content": "d"}])"),
+      true);
   EXPECT_NE(text.find("message 2 (assistant) cannot be found"), std::string::npos) << text;
   EXPECT_NE(text.find("{% generation %}"), std::string::npos) << text;
 }

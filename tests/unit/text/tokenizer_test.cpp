@@ -113,8 +113,9 @@ TEST_F(TokenizerTest, SaysWhatIsWrongWithFiles) {
 }
 
 TEST_F(TokenizerTest, TrainingThrowsWhatItsTextsThrow) {
-  EXPECT_THROW(train_bpe({.vocab_size = 300, .special = {}}, []() -> std::optional<std::string_view> { throw base::data_error("data", "no"); }),
-               base::UserError);
+  EXPECT_THROW(
+      train_bpe({.vocab_size = 300, .special = {}}, []() -> std::optional<std::string_view> { throw base::data_error("data", "no"); }),
+      base::UserError);
 }
 
 }  // namespace
