@@ -94,19 +94,19 @@ int main(int argc, char** argv) {
   const auto tokens = at::randint(0, config.vocab_size, {batch, time}, at::kLong).to(device);
   const auto targets = at::randint(0, config.vocab_size, {batch, time}, at::kLong).to(device);
   const double count = double(batch * time);
-  optim::AdamW adamw(list, {.nominal_tokens = count});
+  const auto optimizer = optim::make_optimizer(list, {.nominal_tokens = count});
   const auto token_count = at::full({}, count, at::kDouble).to(device);
 
-  const double ours = median_seconds(steps, device, [&] { decoder.forward_backward(tokens, targets, adamw.scale()); });
+  const double ours = median_seconds(steps, device, [&] { decoder.forward_backward(tokens, targets, optimizer->scale()); });
   const double flops = model::flops_per_token(config, time) * count;
   std::printf("%s, %.1fM parameters, %s, batch %lld x %lld\n", arg["--model"].c_str(), parameters * 1e-6, arg["--dtype"].c_str(),
               (long long)batch, (long long)time);
   std::printf("forward+backward %9.0f tokens/s  %8.2f ms  %8.1f GFLOP/s\n", count / ours, ours * 1e3, flops / ours * 1e-9);
   at::Tensor loss;
   const double whole = median_seconds(steps, device, [&] {
-    loss = decoder.forward_backward(tokens, targets, adamw.scale());
-    adamw.finish_gradients(adamw.sum_of_squares(), token_count, loss);
-    adamw.step(1e-4);
+    loss = decoder.forward_backward(tokens, targets, optimizer->scale());
+    optimizer->finish_gradients(optimizer->sum_of_squares(), token_count, loss);
+    optimizer->step(1e-4);
   });
   std::printf("with update      %9.0f tokens/s  %8.2f ms  loss %.4f\n", count / whole, whole * 1e3, loss.item<double>() / count);
   if (device.is_cuda())

@@ -85,6 +85,11 @@ class Checker {
              "data.seq_len = {} is longer than model.max_seq_len = {}. Lower data.seq_len, or raise model.max_seq_len to {}.", seq_len,
              longest, seq_len);
     }
+    if (const std::int64_t window = config_.model.sliding_window; window > 0 && seq_len > window) {
+      broken({"data.seq_len", "model.sliding_window"},
+             "data.seq_len = {} is longer than model.sliding_window = {}, the tokens this model's attention sees. Use data.seq_len {}.",
+             seq_len, window, window);
+    }
     if (seq_len == 1) broken({"data.seq_len"}, "data.seq_len = 1 leaves nothing to predict. Use at least 2.");
   }
 
@@ -98,6 +103,12 @@ class Checker {
           "trainer.global_batch_size = {} is not batch_size {} x gradient_accumulation {} x a number of ranks. Use {}, or leave one of the "
           "three out: it follows from the others.",
           t.global_batch_size, t.batch_size, t.gradient_accumulation, nearest_multiples(t.global_batch_size, share));
+    }
+    if (t.optimizer_states == StateDType::bf16 && config_.model.dtype != DType::bf16) {
+      broken({"trainer.optimizer_states", "model.dtype"},
+             "trainer.optimizer_states = bf16 trains bf16 weights without 32-bit masters, but model.dtype = {}. Use --dtype bf16, or "
+             "optimizer_states f32.",
+             name_of(config_.model.dtype));
     }
     if (config_.monitor.stall_abort_seconds < config_.monitor.stall_seconds) {
       broken({"monitor.stall_abort_seconds", "monitor.stall_seconds"},

@@ -1,4 +1,6 @@
 // The words each choice goes by, ours first, then the spellings people bring from elsewhere.
+#include <algorithm>
+
 #include "config/config.h"
 #include "config/option.h"
 
@@ -78,8 +80,9 @@ std::span<const Choice> choices_of(LrSchedule) {
 
 std::span<const Choice> choices_of(DataKind) {
   static const std::vector<Choice> choices = {
-      choice(DataKind::automatic, "auto"), choice(DataKind::bin, "bin", {"tokens"}), choice(DataKind::text, "text", {"txt"}),
-      choice(DataKind::random, "random"),  choice(DataKind::stories, "stories"),
+      choice(DataKind::automatic, "auto"),     choice(DataKind::bin, "bin", {"tokens"}),
+      choice(DataKind::text, "text", {"txt"}), choice(DataKind::random, "random"),
+      choice(DataKind::stories, "stories"),    choice(DataKind::records, "records", {"json", "jsonl", "csv", "parquet"}),
   };
   return choices;
 }
@@ -101,6 +104,83 @@ std::span<const Choice> choices_of(ReduceDType) {
   return choices;
 }
 
+std::span<const Choice> choices_of(RecordFormat) {
+  static const std::vector<Choice> choices = {
+      choice(RecordFormat::automatic, "auto"),
+      choice(RecordFormat::messages, "messages", {"chat", "openai", "chat_template", "chatml"}),
+      choice(RecordFormat::sharegpt, "sharegpt", {"conversations"}),
+      choice(RecordFormat::alpaca, "alpaca", {"instruction"}),
+      choice(RecordFormat::prompt_completion, "prompt_completion", {"completion", "input_output"}),
+      choice(RecordFormat::text, "text", {"raw", "pretrain"}),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(TrainOn) {
+  static const std::vector<Choice> choices = {
+      choice(TrainOn::automatic, "auto"),
+      choice(TrainOn::responses, "responses", {"assistant", "completions", "outputs"}),
+      choice(TrainOn::all, "all", {"everything", "inputs"}),
+      choice(TrainOn::last, "last", {"last_response"}),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(TooLong) {
+  static const std::vector<Choice> choices = {
+      choice(TooLong::cut, "cut", {"truncate", "cut_end"}),
+      choice(TooLong::cut_start, "cut_start", {"truncate_left", "left"}),
+      choice(TooLong::skip, "skip", {"drop"}),
+      choice(TooLong::error, "error", {"fail"}),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(BadRecord) {
+  static const std::vector<Choice> choices = {
+      choice(BadRecord::error, "error", {"fail"}),
+      choice(BadRecord::skip, "skip", {"drop", "ignore"}),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(Optimizer) {
+  static const std::vector<Choice> choices = {
+      choice(Optimizer::adamw, "adamw", {"adam", "adamw_torch", "adamw_torch_fused", "adamw_hf", "fused_adamw"}),
+      choice(Optimizer::adamw_8bit, "adamw_8bit", {"adamw_bnb_8bit", "paged_adamw_8bit", "adam_8bit"}),
+      choice(Optimizer::sgd, "sgd", {"sgd_momentum"}),
+      choice(Optimizer::lion, "lion", {"lion_32bit", "lion_pytorch"}),
+      choice(Optimizer::adafactor, "adafactor"),
+      choice(Optimizer::muon, "muon"),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(StateDType) {
+  static const std::vector<Choice> choices = {
+      choice(StateDType::f32, "f32", {"fp32", "float32"}),
+      choice(StateDType::bf16, "bf16", {"bfloat16"}),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(RopeScaling) {
+  static const std::vector<Choice> choices = {
+      choice(RopeScaling::none, "none", {"default"}),
+      choice(RopeScaling::linear, "linear"),
+      choice(RopeScaling::llama3, "llama3"),
+  };
+  return choices;
+}
+
+std::optional<DType> dtype_named(std::string_view name) {
+  for (const Choice& choice : choices_of(DType{})) {
+    if (choice.name == name || std::find(choice.others.begin(), choice.others.end(), name) != choice.others.end())
+      return static_cast<DType>(choice.number);
+  }
+  return std::nullopt;
+}
+
 std::string_view name_of(DType dtype) { return name_in(dtype); }
 std::string_view name_of(Backend backend) { return name_in(backend); }
 std::string_view name_of(DeviceKind kind) { return name_in(kind); }
@@ -110,5 +190,10 @@ std::string_view name_of(LrSchedule schedule) { return name_in(schedule); }
 std::string_view name_of(DataKind kind) { return name_in(kind); }
 std::string_view name_of(TokenType type) { return name_in(type); }
 std::string_view name_of(ReduceDType type) { return name_in(type); }
+std::string_view name_of(RecordFormat format) { return name_in(format); }
+std::string_view name_of(TrainOn on) { return name_in(on); }
+std::string_view name_of(Optimizer optimizer) { return name_in(optimizer); }
+std::string_view name_of(StateDType dtype) { return name_in(dtype); }
+std::string_view name_of(RopeScaling scaling) { return name_in(scaling); }
 
 }  // namespace lockstep::config

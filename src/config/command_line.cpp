@@ -145,6 +145,7 @@ class Parser {
       return example;
     }
     if (option.kind == Kind::integers) return "numbers such as 0,1";
+    if (option.kind == Kind::texts) return "words such as q_proj,v_proj";
     if (!example.empty()) return fmt::format("{} such as {}", option.kind == Kind::text ? "a text" : "a number", example);
     return option.kind == Kind::text ? "a text" : "a number";
   }

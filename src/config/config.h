@@ -82,6 +82,13 @@ std::string_view name_of(LrSchedule schedule);
 std::string_view name_of(DataKind kind);
 std::string_view name_of(TokenType type);
 std::string_view name_of(ReduceDType type);
+std::string_view name_of(RecordFormat format);
+std::string_view name_of(TrainOn on);
+std::string_view name_of(Optimizer optimizer);
+std::string_view name_of(StateDType dtype);
+std::string_view name_of(RopeScaling scaling);
+
+std::optional<DType> dtype_named(std::string_view name);  // any spelling; nothing for others
 
 // Made from the table of options.
 std::string json_schema();  // JSON Schema of a config file, for editors

@@ -8,6 +8,8 @@
 #include "config/checks.h"
 #include "config/config.h"
 #include "config/file.h"
+#include "config/adapter_folder.h"
+#include "config/follow_folder.h"
 #include "config/option.h"
 #include "config/value.h"
 
@@ -33,7 +35,8 @@ bool means_off(const Written& written) {
 
 class Loader {
  public:
-  explicit Loader(const Request& request) : request_(request) {
+  enum class Folder { follow, ignore };
+  Loader(const Request& request, Folder folder) : request_(request), folder_(folder) {
     for (const Option& option : options()) settings_.sources.emplace(option.key, Source{});
   }
 
@@ -41,6 +44,8 @@ class Loader {
     file();
     environment();
     for (const Assignment& one : request_.assignments) take({one.key, {.text = one.value}, Origin::command_line, one.where});
+    if (problems_.empty() && folder_ == Folder::follow) problems_ = follow_model_folder(settings_);
+    if (problems_.empty() && folder_ == Folder::follow) problems_ = follow_adapter_folder(settings_);
     if (problems_.empty()) problems_ = broken_rules(settings_);
     if (!problems_.empty()) throw base::usage_error("config", "{}", all_problems());
     fill_in();
@@ -170,8 +175,7 @@ class Loader {
     if (option.kind == Kind::boolean) return "";
     std::string example(option.about.example);
     if (example.empty()) example = write_value(option, option.get(RunConfig{}));
-    if (option.kind == Kind::integers && in.origin != Origin::file)
-      std::erase_if(example, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    if (option.is_list() && in.origin != Origin::file) std::erase_if(example, [](char c) { return c == '[' || c == ']' || c == ' '; });
     if (option.about.zero.empty()) return fmt::format(" For example {}.", example);
     const std::string_view empty = option.about.zero_words.empty() ? "0" : option.about.zero_words.front();
     return fmt::format(" For example {}; {} means {}.", example, empty, option.about.zero);
@@ -186,8 +190,8 @@ class Loader {
     if (given.head_dim == 0) derived("model.head_dim", "model.hidden_size / model.num_heads");
     if (given.intermediate_size == 0) derived("model.intermediate_size", "model.hidden_size");
     if (config.data.seq_len == 0) {
-      config.data.seq_len = config.model.max_seq_len;
-      derived("data.seq_len", "model.max_seq_len");
+      config.data.seq_len = standard_seq_len(config.model);
+      derived("data.seq_len", config.model.path.empty() ? "model.max_seq_len" : "model.max_seq_len, 2048 at most");
     }
   }
 
@@ -201,6 +205,7 @@ class Loader {
   }
 
   const Request& request_;
+  Folder folder_;
   Settings settings_;
   std::vector<std::string> problems_;
 };
@@ -221,6 +226,8 @@ const Source& Settings::source(std::string_view key) const {
   return found->second;
 }
 
-Settings load(const Request& request) { return Loader(request).run(); }
+Settings load(const Request& request) { return Loader(request, Loader::Folder::follow).run(); }
+
+Settings load_complete(const Request& request) { return Loader(request, Loader::Folder::ignore).run(); }
 
 }  // namespace lockstep::config

@@ -15,10 +15,10 @@
 
 namespace lockstep::config {
 
-enum class Kind { boolean, integer, number, text, integers, choice };
+enum class Kind { boolean, integer, number, text, integers, texts, choice };
 
 // A choice is held as the number of its enumerator.
-using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
+using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<std::string>>;
 
 struct Choice {
   std::int64_t number;
@@ -35,6 +35,13 @@ std::span<const Choice> choices_of(LrSchedule);
 std::span<const Choice> choices_of(DataKind);
 std::span<const Choice> choices_of(TokenType);
 std::span<const Choice> choices_of(ReduceDType);
+std::span<const Choice> choices_of(RecordFormat);
+std::span<const Choice> choices_of(TrainOn);
+std::span<const Choice> choices_of(TooLong);
+std::span<const Choice> choices_of(BadRecord);
+std::span<const Choice> choices_of(Optimizer);
+std::span<const Choice> choices_of(StateDType);
+std::span<const Choice> choices_of(RopeScaling);
 
 struct Range {
   double least = -std::numeric_limits<double>::infinity();
@@ -81,6 +88,7 @@ struct Option {
 
   std::string_view section() const;  // "trainer", "trainer.distributed", "" for the top level
   std::string_view leaf() const;     // "learning_rate"
+  bool is_list() const { return kind == Kind::integers || kind == Kind::texts; }
 };
 
 template <typename T>
@@ -95,6 +103,8 @@ constexpr Kind kind_of() {
     return Kind::text;
   else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
     return Kind::integers;
+  else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    return Kind::texts;
   else
     return Kind::choice;
 }
@@ -129,6 +139,7 @@ const std::vector<Option>& options();
 std::vector<Option> top_level_options();
 std::vector<Option> model_options();
 std::vector<Option> trainer_options();
+std::vector<Option> lora_options();
 std::vector<Option> data_options();
 std::vector<Option> parallel_options();
 std::vector<Option> checkpoint_options();

@@ -81,8 +81,8 @@ std::string_view Option::leaf() const { return leaf_of(key); }
 const std::vector<Option>& options() {
   static const std::vector<Option> table = [] {
     std::vector<Option> all;
-    for (auto section : {top_level_options, model_options, trainer_options, data_options, parallel_options, checkpoint_options,
-                         monitor_options, launch_options}) {
+    for (auto section : {top_level_options, model_options, trainer_options, lora_options, data_options, parallel_options,
+                         checkpoint_options, monitor_options, launch_options}) {
       for (Option& entry : section()) all.push_back(std::move(entry));
     }
     return all;

@@ -5,12 +5,21 @@ namespace lockstep::config {
 
 using R = RunConfig;
 using M = ModelConfig;
+using S = RopeScalingConfig;
 
 std::vector<Option> model_options() {
   return {
       option<&R::model, &M::name>({
           .key = "model.name",
           .says = "Name of the model; run folders and reports carry it.",
+      }),
+      option<&R::model, &M::path>({
+          .key = "model.path",
+          .says = "Hugging Face model folder to start from: its config.json gives the shape, its safetensors the weights.",
+          .zero = "random weights",
+          .aliases = {{"base_model"}, {"model_name_or_path"}, {"pretrained_model_name_or_path"}},
+          .flags = {"--model", "-m"},
+          .example = "models/Llama-3.2-1B",
       }),
       option<&R::model, &M::hidden_size>({
           .key = "model.hidden_size",
@@ -77,6 +86,13 @@ std::vector<Option> model_options() {
           .says = "Base of the rotary position frequencies.",
           .range = above(0),
       }),
+      option<&R::model, &M::sliding_window>({
+          .key = "model.sliding_window",
+          .says = "How many earlier tokens attention sees; data.seq_len may not be longer.",
+          .unit = "tokens",
+          .range = between(0, 1 << 24),
+          .zero = "all",
+      }),
       option<&R::model, &M::dtype>({
           .key = "model.dtype",
           .says = "Number format of forward and backward; bf16 and f16 keep f32 master weights.",
@@ -109,6 +125,49 @@ std::vector<Option> model_options() {
           .says = "Standard deviation of the initial weights.",
           .range = above(0, 10),
           .aliases = {{"init_std"}},
+      }),
+      option<&R::model, &M::load_in_4bit>({
+          .key = "model.load_in_4bit",
+          .says = "Frozen matrices of blocks are held as NF4, four bits a weight, as bitsandbytes does; for LoRA.",
+          .aliases = {{"use_qlora"}},
+          .flags = {"--load-in-4bit"},
+      }),
+      option<&R::model, &M::load_in_8bit>({
+          .key = "model.load_in_8bit",
+          .says = "Frozen matrices of blocks are held as blockwise int8; for LoRA.",
+          .flags = {"--load-in-8bit"},
+      }),
+      option<&R::model, &M::double_quant>({
+          .key = "model.double_quant",
+          .says = "The scales of 4-bit weights are quantised too.",
+          .aliases = {{"bnb_4bit_use_double_quant"}, {"double_quantization"}},
+      }),
+      option<&R::model, &M::rope_scaling, &S::type>({
+          .key = "model.rope_scaling.type",
+          .says = "Kind of stretching: none, linear (Llama 2 style), or llama3 (Llama 3.1 and later).",
+          .aliases = {{"rope_type"}},
+      }),
+      option<&R::model, &M::rope_scaling, &S::factor>({
+          .key = "model.rope_scaling.factor",
+          .says = "By how much long wavelengths are stretched.",
+          .range = at_least(1),
+      }),
+      option<&R::model, &M::rope_scaling, &S::low_freq_factor>({
+          .key = "model.rope_scaling.low_freq_factor",
+          .says = "llama3: wavelengths above original_max_seq_len / this are stretched whole.",
+          .range = above(0),
+      }),
+      option<&R::model, &M::rope_scaling, &S::high_freq_factor>({
+          .key = "model.rope_scaling.high_freq_factor",
+          .says = "llama3: wavelengths below original_max_seq_len / this stay as they are.",
+          .range = above(0),
+      }),
+      option<&R::model, &M::rope_scaling, &S::original_max_seq_len>({
+          .key = "model.rope_scaling.original_max_seq_len",
+          .says = "llama3: the length the model was first trained for.",
+          .unit = "tokens",
+          .range = at_least(2),
+          .aliases = {{"original_max_position_embeddings"}},
       }),
   };
 }

@@ -1,105 +1,9 @@
-// The options of the sections `data`, `parallel`, `checkpoint`, `monitor`, `launch`, and of the top level.
+// The options of the sections `parallel`, `checkpoint`, `monitor`, `launch`, and of the top level.
 #include "config/option.h"
 
 namespace lockstep::config {
 
 using R = RunConfig;
-
-std::vector<Option> data_options() {
-  using D = DataConfig;
-  return {
-      option<&R::data, &D::path>({
-          .key = "data.path",
-          .says = "Training data: a .bin file of tokens or a text file.",
-          .zero = "the built-in stories",
-          .aliases = {{"train_file"}, {"dataset"}, {"data_path"}},
-          .flags = {"--data", "-d"},
-          .example = "data/tokens.bin",
-      }),
-      option<&R::data, &D::kind>({
-          .key = "data.kind",
-          .says = "What the data is; auto goes by the file's name: .bin holds tokens, anything else is text.",
-      }),
-      option<&R::data, &D::token_type>({
-          .key = "data.token_type",
-          .says = "Width of a token in a .bin file (little-endian, no header).",
-      }),
-      option<&R::data, &D::seq_len>({
-          .key = "data.seq_len",
-          .says = "Tokens of one sample.",
-          .unit = "tokens",
-          .range = between(0, 1 << 24),
-          .zero = "model.max_seq_len",
-          .zero_words = {"auto"},
-          .aliases = {{"sequence_length"}, {"seq_length"}, {"block_size"}, {"max_length"}, {"max_seq_length"}},
-          .flags = {"--seq-len"},
-          .example = "512",
-      }),
-      option<&R::data, &D::validation_path>({
-          .key = "data.validation_path",
-          .says = "Validation data of the same kind.",
-          .zero = "validation_fraction of the training data",
-          .aliases = {{"validation_file"}},
-          .flags = {"--validation-data"},
-      }),
-      option<&R::data, &D::validation_fraction>({
-          .key = "data.validation_fraction",
-          .says = "Share of the data held back for validation when there is no validation_path.",
-          .range = from_below(0, 1),
-          .zero = "no validation",
-          .aliases = {{"validation_split"}},
-      }),
-      option<&R::data, &D::prefetch>({
-          .key = "data.prefetch",
-          .says = "Micro-batches made ready ahead.",
-          .unit = "micro-batches",
-          .range = between(0, 4096),
-          .zero = "none: read when asked",
-          .aliases = {{"dataloader_prefetch_factor"}, {"prefetch_factor"}},
-          .flags = {"--prefetch"},
-      }),
-      option<&R::data, &D::workers>({
-          .key = "data.workers",
-          .says = "Threads a rank that read data.",
-          .unit = "threads",
-          .range = between(0, 256),
-          .zero = "read in the training thread",
-          .aliases = {{"dataloader_num_workers"}, {"num_workers"}, {"dataloader_threads"}},
-      }),
-      option<&R::data, &D::pin_memory>({
-          .key = "data.pin_memory",
-          .says = "Batches lie in page-locked memory, so that copies to a GPU run beside compute.",
-          .aliases = {{"dataloader_pin_memory"}},
-      }),
-      option<&R::data, &D::shuffle>({
-          .key = "data.shuffle",
-          .says = "Samples come in an order drawn from trainer.seed; false keeps the file's.",
-      }),
-      option<&R::data, &D::distributed_loading>({
-          .key = "data.distributed_loading",
-          .says = "Each rank reads its own samples; false: rank 0 reads and hands them out.",
-          .aliases = {{"distributed_data_loading"}},
-          .flags = {"--distributed-data-loading"},
-      }),
-      option<&R::data, &D::stories>({
-          .key = "data.stories",
-          .says = "Size of the built-in corpus.",
-          .unit = "stories",
-          .range = between(1, 1 << 28),
-      }),
-      option<&R::data, &D::random_tokens>({
-          .key = "data.random_tokens",
-          .says = "Size of the data of kind random.",
-          .unit = "tokens",
-          .range = between(4, 1ll << 40),
-      }),
-      option<&R::data, &D::allow_new_data>({
-          .key = "data.allow_new_data",
-          .says = "Resume although the data is not what the checkpoint was trained on.",
-          .flags = {"--allow-new-data"},
-      }),
-  };
-}
 
 std::vector<Option> top_level_options() {
   return {
@@ -238,6 +142,11 @@ std::vector<Option> checkpoint_options() {
           .key = "checkpoint.save_at_end",
           .says = "Save a checkpoint after the last step.",
       }),
+      option<&R::checkpoint, &CheckpointConfig::export_at_end>({
+          .key = "checkpoint.export_at_end",
+          .says =
+              "When training ends, write the model or the adapter as a Hugging Face folder into the run folder (model.path or lora only).",
+      }),
   };
 }
 
@@ -278,6 +187,11 @@ std::vector<Option> monitor_options() {
       option<&R::monitor, &M::sample_prompt>({
           .key = "monitor.sample_prompt",
           .says = "Text a sample starts with.",
+      }),
+      option<&R::monitor, &MonitorConfig::sample_prompts>({
+          .key = "monitor.sample_prompts",
+          .says = "Several prompts instead; ranks share them.",
+          .zero = "sample_prompt",
       }),
       option<&R::monitor, &M::sample_temperature>({
           .key = "monitor.sample_temperature",

@@ -80,6 +80,66 @@ std::vector<Option> rhythm() {
           .aliases = {{"gradient_checkpointing", "blocks"}, {"activation_checkpointing", "blocks"}},
           .flags = {"--recompute"},
       }),
+      option<&R::trainer, &T::recompute_every>({
+          .key = "trainer.recompute_every",
+          .says = "With recompute = blocks: every n-th block is made again, the others keep their activations.",
+          .unit = "blocks",
+          .range = at_least(1),
+      }),
+      option<&R::trainer, &T::offload_checkpoints>({
+          .key = "trainer.offload_checkpoints",
+          .says = "Inputs of blocks that are made again wait in host memory instead of on the device.",
+          .aliases = {{"activation_offloading"}},
+          .flags = {"--offload-checkpoints"},
+      }),
+      option<&R::trainer, &T::optimizer>({
+          .key = "trainer.optimizer",
+          .says = "What turns gradients into updates; adamw_8bit holds its moments in 8 bits, muon serves matrices of blocks and AdamW the "
+                  "rest.",
+          .aliases = {{"optim"}},
+          .flags = {"--optimizer"},
+      }),
+      option<&R::trainer, &T::optimizer_states>({
+          .key = "trainer.optimizer_states",
+          .says = "f32: master weights and moments in 32 bits. bf16: 16-bit weights and moments, updated with stochastic rounding.",
+          .flags = {"--optimizer-states"},
+      }),
+      option<&R::trainer, &T::momentum>({
+          .key = "trainer.momentum",
+          .says = "Momentum of sgd.",
+          .range = from_below(0, 1),
+      }),
+      option<&R::trainer, &T::muon_momentum>({
+          .key = "trainer.muon_momentum",
+          .says = "Momentum of muon.",
+          .range = from_below(0, 1),
+      }),
+      option<&R::trainer, &T::embedding_learning_rate>({
+          .key = "trainer.embedding_learning_rate",
+          .says = "Highest learning rate of the token embedding and the output head.",
+          .range = at_least(0),
+          .zero = "trainer.learning_rate",
+          .aliases = {{"embedding_lr"}},
+          .example = "5e-5",
+      }),
+      option<&R::trainer, &T::auto_find_batch_size>({
+          .key = "trainer.auto_find_batch_size",
+          .says = "Halve batch_size (and raise gradient_accumulation to match) until a step fits into memory.",
+      }),
+      option<&R::trainer, &T::keep_best>({
+          .key = "trainer.keep_best",
+          .says = "Keep the checkpoint with the lowest validation loss beside the newest ones.",
+          .aliases = {{"load_best_model_at_end"}},
+      }),
+      option<&R::trainer, &T::cuda_graphs>({
+          .key = "trainer.cuda_graphs",
+          .says = "Replay a micro-step as one CUDA graph where its shapes are fixed.",
+      }),
+      option<&R::trainer, &T::fp8>({
+          .key = "trainer.fp8",
+          .says = "Matmuls of blocks in 8 bits: e4m3 forward, e5m2 gradients; for H100 and later.",
+          .flags = {"--fp8"},
+      }),
       option<&R::trainer, &T::checkpoint_dir>({
           .key = "trainer.checkpoint_dir",
           .says = "Folder for checkpoints.",
@@ -203,19 +263,19 @@ std::vector<Option> optimizer() {
   return {
       option<&R::trainer, &T::weight_decay>({
           .key = "trainer.weight_decay",
-          .says = "Decoupled weight decay of AdamW, on matrices only.",
+          .says = "Weight decay, on matrices only; decoupled, but for sgd, where it is part of the gradient.",
           .range = between(0, 1000),
           .flags = {"--weight-decay"},
       }),
       option<&R::trainer, &T::beta1>({
           .key = "trainer.beta1",
-          .says = "AdamW: decay of the average gradient.",
+          .says = "AdamW and Lion: decay of the average gradient.",
           .range = from_below(0, 1),
           .aliases = {{"adam_beta1"}},
       }),
       option<&R::trainer, &T::beta2>({
           .key = "trainer.beta2",
-          .says = "AdamW: decay of the average squared gradient.",
+          .says = "AdamW: decay of the average squared gradient. Lion: decay of the average that is kept.",
           .range = from_below(0, 1),
           .aliases = {{"adam_beta2"}},
       }),

@@ -20,6 +20,8 @@ constexpr SectionText section_texts[] = {
     {"model", "The shape of the network: a dense decoder (RMSNorm, rotary positions, grouped-query attention, SwiGLU)."},
     {"trainer", "How the model is trained. batch_size is per device."},
     {"trainer.distributed", "Which devices train together and what carries their gradients."},
+    {"model.rope_scaling", "How rotary positions are stretched beyond the length a model was first trained for."},
+    {"lora", "Low-rank adapters beside frozen weights, in PEFT's terms; what is saved is a PEFT folder."},
     {"data", "What the model is trained on."},
     {"parallel", "Ranks, machines and how gradients travel between them."},
     {"checkpoint", "Saving and going on. How often and how many, trainer.save_interval and trainer.max_checkpoints say."},
@@ -78,7 +80,7 @@ std::string explain_option(const Option& option) {
   line("unit", std::string(option.about.unit));
   line("default", write_value(option, option.get(RunConfig{})));
   if (!option.about.zero.empty()) {
-    const bool empty = option.kind == Kind::text || option.kind == Kind::integers;
+    const bool empty = option.kind == Kind::text || option.is_list();
     std::string words;
     for (const std::string_view word : option.about.zero_words) words += fmt::format(", {}", word);
     line(empty ? "empty" + words : "0" + words, std::string(option.about.zero));
@@ -93,7 +95,7 @@ std::string explain_option(const Option& option) {
   }
   line("in a file", in_file);
   std::string bare = example;
-  if (option.kind == Kind::integers) std::erase_if(bare, [](char c) { return c == '[' || c == ']' || c == ' '; });
+  if (option.is_list()) std::erase_if(bare, [](char c) { return c == '[' || c == ']' || c == ' '; });
   line("typed", fmt::format("{}={}", option.key, bare));
   line("flag", joined(option.about.flags, ", "));
   if (option.kind == Kind::boolean && !option.about.flags.empty()) line("", fmt::format("--no-{}", option.about.flags[0].substr(2)));
@@ -141,6 +143,7 @@ std::string flag_placeholder(const Option& option) {
     case Kind::integer: return " N";
     case Kind::number: return " X";
     case Kind::integers: return " 0,1";
+    case Kind::texts: return " A,B";
     case Kind::choice: {
       std::vector<std::string_view> names;
       for (const Choice& choice : option.choices) names.push_back(choice.name);
@@ -189,7 +192,7 @@ std::string markdown_escape(std::string_view text) {
 std::string markdown_row(const Option& option) {
   std::string says = markdown_escape(option.about.says);
   if (!option.about.zero.empty()) {
-    const bool empty = option.kind == Kind::text || option.kind == Kind::integers;
+    const bool empty = option.kind == Kind::text || option.is_list();
     std::string words;
     for (const std::string_view word : option.about.zero_words) words += fmt::format(" or `{}`", word);
     says += fmt::format(" {}{}: {}.", empty ? "Empty" : "`0`", words, markdown_escape(option.about.zero));

@@ -26,15 +26,11 @@ const std::vector<Unbuilt>& unbuilt() {
         "n_shared_experts"}},
       {"the Mamba state-space layer", {"mamba", "ssm"}, {"mamba_", "mamba2_", "mamba3_", "ssm_"}, {"state_size", "conv_kernel"}},
       {"multi-token prediction", {}, {"mtp_"}, {"num_nextn_predict_layers"}},
-      {"LoRA", {"lora", "peft"}, {"lora_"}, {"use_lora", "use_peft", "use_dora"}},
-      {"quantized training", {"quantization", "quantization_config"}, {"bnb_"}, {"load_in_4bit", "load_in_8bit", "use_qlora", "fp8"}},
       {"sharded training", {"fsdp", "fsdp_config", "deepspeed"}, {"zero_"}, {"fsdp", "deepspeed", "sharding", "shard"}},
       {"tensor and pipeline parallelism",
        {},
        {"tensor_parallel", "pipeline_parallel", "context_parallel"},
        {"tensor", "pipeline", "tp_size", "pp_size"}},
-      {"scaling of rotary positions", {"rope_scaling"}, {}, {"rope_scaling"}},
-      {"sliding-window attention", {}, {}, {"sliding_window", "use_sliding_window"}},
   };
   return list;
 }
@@ -50,7 +46,11 @@ const std::vector<Counterpart>& counterparts() {
       {{"evaluation_strategy", "eval_strategy"}, "Evaluation comes every trainer.eval_interval steps and at the end."},
       {{"save_strategy"}, "Checkpoints come every trainer.save_interval steps and at the end."},
       {{"logging_strategy"}, "Progress is shown every trainer.log_interval steps."},
-      {{"optim", "optimizer"}, "The optimizer is AdamW; remove the key."},
+      {{"train_on_inputs"}, "Use data.train_on: all where it was true, responses where it was false."},
+      {{"bnb_4bit_quant_type"}, "4-bit weights are NF4, the default of bitsandbytes users; remove the key."},
+      {{"bnb_4bit_compute_dtype"}, "Matmuls run in model.dtype; remove the key."},
+      {{"task_type", "inference_mode"}, "Lockstep trains causal language models; remove the key."},
+      {{"fan_in_fan_out"}, "Weights are [out, in] as in Llama and Qwen; remove the key."},
       {{"report_to", "logging_dir"}, "Every run writes metrics.jsonl; set monitor.tensorboard for TensorBoard files."},
       {{"dataloader_drop_last", "drop_last"},
        "No sample is dropped: the last short batch is filled with samples of weight 0. Remove the key."},

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "config/config.h"
+#include "config/follow_folder.h"
 #include "config/option.h"
 #include "config/value.h"
 
@@ -53,6 +54,8 @@ std::string to_yaml(const Settings& settings) {
   return text;
 }
 
-RunConfig load_resolved(const std::filesystem::path& path) { return load({.file = path, .environment = {}, .assignments = {}}).values; }
+RunConfig load_resolved(const std::filesystem::path& path) {
+  return load_complete({.file = path, .environment = {}, .assignments = {}}).values;
+}
 
 }  // namespace lockstep::config

@@ -13,12 +13,31 @@ enum class DeviceKind { automatic, cuda, cpu };
 enum class LrScaling { none, linear, sqrt };
 enum class Recompute { automatic, none, norms, blocks };
 enum class LrSchedule { constant, linear, cosine, wsd };
-enum class DataKind { automatic, bin, text, random, stories };
+enum class DataKind { automatic, bin, text, random, stories, records };
+enum class RecordFormat { automatic, messages, sharegpt, alpaca, prompt_completion, text };
+enum class TrainOn { automatic, responses, all, last };
+enum class TooLong { cut, cut_start, skip, error };
+enum class BadRecord { error, skip };
+enum class Optimizer { adamw, adamw_8bit, sgd, lion, adafactor, muon };
+enum class StateDType { f32, bf16 };
+enum class RopeScaling { none, linear, llama3 };
 enum class TokenType { u32, u16 };
 enum class ReduceDType { automatic, f32, gradient };
 
+// Stretches rotary positions beyond the length a model was first trained for.
+struct RopeScalingConfig {
+  RopeScaling type = RopeScaling::none;
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  std::int64_t original_max_seq_len = 8192;
+
+  bool operator==(const RopeScalingConfig&) const = default;
+};
+
 struct ModelConfig {
   std::string name = "custom";
+  std::string path;  // a Hugging Face model folder to start from; empty: random weights
   std::int64_t hidden_size = 256;
   std::int64_t num_layers = 8;
   std::int64_t num_heads = 8;
@@ -28,14 +47,36 @@ struct ModelConfig {
   std::int64_t vocab_size = 1024;
   std::int64_t max_seq_len = 256;
   double rope_theta = 10000.0;
+  RopeScalingConfig rope_scaling;
+  std::int64_t sliding_window = 0;  // 0: every earlier token is seen
   DType dtype = DType::f32;
   bool tie_embeddings = true;
   bool qkv_bias = false;
   bool qk_norm = false;
   double norm_eps = 1e-5;
   double initializer_range = 0.02;
+  bool load_in_4bit = false;  // frozen matrices as NF4
+  bool load_in_8bit = false;  // frozen matrices as blockwise int8
+  bool double_quant = true;   // NF4: the scales are quantised too
 
   bool operator==(const ModelConfig&) const = default;
+};
+
+// Low-rank adapters beside frozen matrices, in PEFT's terms.
+struct LoraConfig {
+  bool enabled = false;
+  std::int64_t rank = 16;
+  double alpha = 0;  // 0: twice the rank
+  double dropout = 0;
+  std::vector<std::string> target_modules = {"all-linear"};
+  bool rslora = false;                            // scale alpha / sqrt(rank) instead of alpha / rank
+  bool dora = false;                              // directions by LoRA, magnitudes trained apart
+  std::vector<std::int64_t> layers_to_transform;  // empty: all
+  std::vector<std::string> modules_to_save;       // trained whole: embed_tokens, lm_head, norm
+  std::vector<std::string> adapters;              // PEFT folders: all but the last are folded in, the last is trained on
+  double b_lr_ratio = 1;                          // LoRA+: learning rate of B over that of A
+
+  bool operator==(const LoraConfig&) const = default;
 };
 
 struct DistributedConfig {
@@ -77,6 +118,17 @@ struct TrainerConfig {
   std::int64_t loss_scale_window = 2000;
   bool deterministic = false;
   Recompute recompute = Recompute::automatic;
+  std::int64_t recompute_every = 1;  // recompute blocks: every n-th block
+  bool offload_checkpoints = false;  // recompute blocks: their inputs wait in host memory
+  Optimizer optimizer = Optimizer::adamw;
+  StateDType optimizer_states = StateDType::f32;
+  double momentum = 0.9;  // sgd
+  double muon_momentum = 0.95;
+  double embedding_learning_rate = 0;  // 0: as everything else
+  bool auto_find_batch_size = false;
+  bool keep_best = true;    // the checkpoint with the lowest validation loss is kept beside the newest
+  bool cuda_graphs = true;  // where shapes are fixed
+  bool fp8 = false;         // matmuls of blocks in e4m3 and e5m2
   // Parsed for files that carry them; used by methods that later versions build.
   double load_balance_alpha = 0;
   std::int64_t group_size = 0;
@@ -100,6 +152,17 @@ struct DataConfig {
   std::int64_t stories = 20000;     // size of the built-in corpus, in stories
   std::int64_t random_tokens = 1 << 20;
   bool allow_new_data = false;  // resume although the data is not what the checkpoint was trained on
+  RecordFormat format = RecordFormat::automatic;
+  TrainOn train_on = TrainOn::automatic;
+  bool packing = false;
+  TooLong too_long = TooLong::cut;
+  BadRecord bad_records = BadRecord::error;
+  std::string tokenizer;                                                   // folder or tokenizer.json; empty: model.path
+  std::string chat_template;                                               // file; empty: the tokenizer's
+  std::string system_prompt;                                               // for conversations that have none
+  std::string messages_field, prompt_field, completion_field, text_field;  // empty: the usual names
+  std::int64_t max_samples = 0;                                            // 0: all
+  std::string cache_dir;                                                   // empty: LOCKSTEP_CACHE or ~/.cache/lockstep
 
   bool operator==(const DataConfig&) const = default;
 };
@@ -126,6 +189,7 @@ struct CheckpointConfig {
   std::string resume;        // empty: start anew; "auto": newest whole one of this run; or a path
   bool asynchronous = true;  // train on while the copy in host memory is written
   bool save_at_end = true;
+  bool export_at_end = true;  // model or adapter as a Hugging Face folder, where training started from one
 
   bool operator==(const CheckpointConfig&) const = default;
 };
@@ -137,6 +201,7 @@ struct MonitorConfig {
   std::int64_t sample_interval = 0;  // 0: only at the end
   std::int64_t sample_tokens = 80;
   std::string sample_prompt = "Once upon a time";
+  std::vector<std::string> sample_prompts;  // empty: sample_prompt
   double sample_temperature = 0.7;
   bool tensorboard = false;
   std::int64_t profile_steps = 0;  // traced after the first five
@@ -158,6 +223,7 @@ struct RunConfig {
   std::string output = "runs";  // folder that run folders are made in
   ModelConfig model;
   TrainerConfig trainer;
+  LoraConfig lora;
   DataConfig data;
   ParallelConfig parallel;
   CheckpointConfig checkpoint;

@@ -54,6 +54,10 @@ Json type_json(const Option& option) {
       schema["type"] = option.kind == Kind::integer ? "integer" : "number";
       add_range(option, schema);
       return with_words(option, schema);
+    case Kind::texts: {
+      const Json list = {{"type", "array"}, {"items", {{"type", "string"}}}};
+      return {{"anyOf", Json::array({list, {{"type", "string"}}})}};  // "q_proj,v_proj"
+    }
     case Kind::integers: {
       Json items = {{"type", "integer"}};
       add_range(option, items);
@@ -69,7 +73,7 @@ Json option_json(const Option& option) {
   Json schema = type_json(option);
   std::string description(option.about.says);
   if (!option.about.zero.empty()) {
-    description += fmt::format(" {}: {}.", option.kind == Kind::text || option.kind == Kind::integers ? "Empty" : "0", option.about.zero);
+    description += fmt::format(" {}: {}.", option.kind == Kind::text || option.is_list() ? "Empty" : "0", option.about.zero);
   }
   if (!option.about.unit.empty()) description += fmt::format(" Unit: {}.", option.about.unit);
   schema["description"] = description;

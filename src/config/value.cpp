@@ -70,6 +70,19 @@ std::optional<Value> read_list(const Option& option, const Written& written) {
   return numbers;
 }
 
+// "q_proj,v_proj" and "[q_proj, v_proj]", or a list.
+Value read_words(const Option& option, const Written& written) {
+  std::vector<std::string> words = written.items;
+  if (written.form != Written::Form::list && !is_zero_word(option, written.text)) {
+    std::string text = base::trim(written.text);
+    if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
+    for (const std::string& part : base::split(text, ',')) {
+      if (std::string word = base::trim(part); !word.empty()) words.push_back(std::move(word));
+    }
+  }
+  return words;
+}
+
 std::optional<Value> read_choice(const Option& option, std::string_view text) {
   for (const Choice& choice : option.choices) {
     if (plain(choice.name) == plain(text)) return choice.number;
@@ -97,7 +110,8 @@ std::optional<Value> read_scalar(const Option& option, const std::string& text) 
     }
     case Kind::choice: return read_choice(option, text);
     case Kind::text: return text;
-    case Kind::integers: break;
+    case Kind::integers:
+    case Kind::texts: break;
   }
   return std::nullopt;
 }
@@ -155,6 +169,8 @@ std::variant<Value, Refusal> read_value(const Option& option, const Written& wri
   std::optional<Value> value;
   if (option.kind == Kind::integers) {
     if (written.form != Written::Form::map && !written.nested) value = read_list(option, written);
+  } else if (option.kind == Kind::texts) {
+    if (written.form != Written::Form::map && !written.nested) value = read_words(option, written);
   } else if (!list && written.form != Written::Form::map) {
     value = read_scalar(option, written.text);
   }
@@ -174,6 +190,7 @@ std::string rule_of(const Option& option) {
     case Kind::choice: return fmt::format("must be {}", choice_list(option.choices, ", ", " or "));
     case Kind::text: return "must be a text";
     case Kind::integers: return fmt::format("must be a list of whole numbers{}", words);
+    case Kind::texts: return fmt::format("must be a list of texts{}", words);
   }
   return {};
 }
@@ -186,6 +203,7 @@ std::string type_name(const Option& option) {
     case Kind::choice: return choice_list(option.choices, ", ", " or ");
     case Kind::text: return "text";
     case Kind::integers: return "list of whole numbers";
+    case Kind::texts: return "list of texts";
   }
   return {};
 }
@@ -224,12 +242,17 @@ std::string write_value(const Option& option, const Value& value) {
     case Kind::choice: return std::string(choice_name(option, std::get<std::int64_t>(value)));
     case Kind::text: return quoted_text(std::get<std::string>(value));
     case Kind::integers: return fmt::format("[{}]", fmt::join(std::get<std::vector<std::int64_t>>(value), ", "));
+    case Kind::texts: {
+      std::vector<std::string> words;
+      for (const std::string& word : std::get<std::vector<std::string>>(value)) words.push_back(quoted_text(word));
+      return fmt::format("[{}]", fmt::join(words, ", "));
+    }
   }
   return {};
 }
 
 std::string meaning_when_empty(const Option& option, const Value& value) {
-  static const Value empty_values[] = {std::int64_t{0}, 0.0, std::string(), std::vector<std::int64_t>()};
+  static const Value empty_values[] = {std::int64_t{0}, 0.0, std::string(), std::vector<std::int64_t>(), std::vector<std::string>()};
   const bool empty = std::find(std::begin(empty_values), std::end(empty_values), value) != std::end(empty_values);
   return empty ? std::string(option.about.zero) : std::string();
 }

@@ -27,8 +27,10 @@ namespace fs = std::filesystem;
 struct Wish {
   std::string model, dtype, recompute, device = "auto", backend = "auto", sizes = "1K..1G";
   std::optional<std::int64_t> seq, batch, accumulation, ranks;
+  std::vector<std::string> settings;  // section.key=value
+  std::optional<std::int64_t> lora_rank;
   int steps = 10, warm_up = 5;
-  bool json = false;
+  bool json = false, lora = false, load_in_4bit = false;
 };
 
 void describe(CLI::App& app, Wish& wish) {
@@ -46,6 +48,10 @@ void describe(CLI::App& app, Wish& wish) {
   }
   step->add_option("--accumulation", wish.accumulation, "micro-batches a step; 1 if left out")->check(CLI::PositiveNumber);
   step->add_option("--recompute", wish.recompute, "auto, none, norms or blocks: what backward makes again; the file's if left out");
+  step->add_flag("--lora", wish.lora, "train LoRA adapters on all matrices of blocks beside frozen weights");
+  step->add_option("--lora-rank", wish.lora_rank, "their rank; 16 if left out")->check(CLI::PositiveNumber);
+  step->add_flag("--load-in-4bit", wish.load_in_4bit, "hold the frozen weights as NF4");
+  step->add_option("settings", wish.settings, "any setting of a run, as section.key=value");
   step->add_option("--steps", wish.steps, "steps to measure")->capture_default_str()->check(CLI::Range(1, 100000));
   step->add_option("--warm-up", wish.warm_up, "steps before them, left out")->capture_default_str()->check(CLI::Range(0, 100000));
   comm->add_option("--ranks", wish.ranks, "ranks; one a GPU, or two on a CPU, if left out")->check(CLI::Range(2, 1 << 12));
@@ -71,6 +77,16 @@ config::Settings settings_of(const Wish& wish, const std::string& what, const la
   set("trainer.distributed.backend", wish.backend, "--sync-backend");
   if (!wish.dtype.empty()) set("model.dtype", wish.dtype, "--dtype");
   if (!wish.recompute.empty()) set("trainer.recompute", wish.recompute, "--recompute");
+  if (wish.lora || wish.lora_rank) set("lora.enabled", "true", "--lora");
+  if (wish.lora_rank) set("lora.rank", std::to_string(*wish.lora_rank), "--lora-rank");
+  if (wish.load_in_4bit) set("model.load_in_4bit", "true", "--load-in-4bit");
+  for (const std::string& setting : wish.settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == setting.npos || setting.find('.') > equals)
+      throw base::usage_error("bench", "{} is neither a flag nor section.key=value. `lockstep bench step --help` lists the flags.",
+                              setting);
+    request.assignments.push_back({setting.substr(0, equals), setting.substr(equals + 1), setting});
+  }
   if (wish.ranks) set("parallel.ranks", std::to_string(*wish.ranks), "--ranks");
   config::Settings settings = config::load(request);
 

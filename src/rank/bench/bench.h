@@ -29,8 +29,10 @@ struct StepRequest {
   int steps = 10;
 };
 struct StepResult {
-  std::string model, device, dtype, activations;  // activations: what blocks keep for backward
-  std::int64_t parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;
+  std::string model, device, dtype;
+  std::string activations;  // what blocks keep for backward
+  std::string optimizer;    // its method and what its states are
+  std::int64_t parameters = 0, trained_parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;
   int warm_up = 0;
   std::vector<double> step_seconds;  // raw, update included
   Spread step, micro_batch, update;  // seconds: a step; one forward and backward alone; the update alone

@@ -14,6 +14,7 @@
 #include "rank/bench/bench.h"
 #include "rank/kernels/kernels.h"
 #include "rank/model/dims.h"
+#include "rank/model/rotary.h"
 #include "rank/model/linear.h"
 #include "rank/model/model.h"
 #include "rank/train/device_memory.h"
@@ -84,7 +85,7 @@ class KernelBench {
 
   void rope() {
     const kernels::HeadLayout layout{time_, dims_.heads, dims_.kv_heads, dims_.head_dim};
-    const auto rotary = kernels::rotary_table(time_, dims_.head_dim, dims_.rope_theta, device_);
+    const auto rotary = kernels::rotary_table(time_, model::inverse_frequencies(dims_.head_dim, dims_.rope_theta), device_);
     const auto qkv = random({rows_, dims_.qkv_width()});
     const double rotated =
         bytes_of({qkv}) * static_cast<double>(dims_.q_width() + dims_.kv_width()) / static_cast<double>(dims_.qkv_width());
@@ -133,14 +134,18 @@ class KernelBench {
     const auto gradient = zeros({count}), weights = zeros({count});
     const auto master = at::zeros({count}, f32()), exp_avg = at::zeros({count}, f32()), exp_avg_sq = at::zeros({count}, f32());
     const bool own_weights = options_.dtype() != at::kFloat;
+    const kernels::UpdateSettings adamw{.rate = 1e-5, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1};
     kernels::Control numbers{.factor = 1, .updates = 100, .loss_scale = 1};
     const auto control = at::from_blob(&numbers, {kernels::kControlNumbers}, at::kDouble).clone().to(device_);
     double bytes = bytes_of({gradient, gradient, master, master, exp_avg, exp_avg, exp_avg_sq, exp_avg_sq});
     if (own_weights) bytes += bytes_of({weights});
-    moves("adamw", master, bytes, [&] {
-      kernels::adamw(gradient, master, own_weights ? weights : master, exp_avg, exp_avg_sq, control,
-                     {.learning_rate = 1e-5, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .decayed = count});
-    });
+    moves("adamw", master, bytes,
+          [&] { kernels::update({gradient, master, own_weights ? weights : master, exp_avg, exp_avg_sq}, control, adamw); });
+    if (options_.dtype() == at::kBFloat16) {
+      const auto first = zeros({count}), second = zeros({count});
+      moves("adamw bf16 states", weights, bytes_of({gradient, gradient, weights, weights, first, first, second, second}),
+            [&] { kernels::update({gradient, weights, weights, first, second}, control, adamw); });
+    }
     moves("sum_of_squares", gradient, bytes_of({gradient}), [&] { kernels::sum_of_squares({gradient}); });
   }
 

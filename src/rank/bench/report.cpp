@@ -50,7 +50,7 @@ std::string to_text(const StepResult& r) {
                            r.step_seconds.size(), r.warm_up));
   line("step time", milliseconds(r.step) + ", update included");
   line("micro-batch", milliseconds(r.micro_batch) + ", forward and backward");
-  line("update", milliseconds(r.update) + ", f32 masters and moments");
+  line("update", fmt::format("{}, {}", milliseconds(r.update), r.optimizer));
   line("tokens/s", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second(), r.tokens_per_step()));
   line("", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second_amortised(tokens_an_update), tokens_an_update));
   line("peak memory",
@@ -68,8 +68,10 @@ std::string to_json(const StepResult& r) {
   Json json = {{"bench", "step"},
                {"model", r.model},
                {"parameters", r.parameters},
+               {"trained_parameters", r.trained_parameters},
                {"device", r.device},
                {"dtype", r.dtype},
+               {"optimizer", r.optimizer},
                {"seq_len", r.seq_len},
                {"batch_size", r.batch_size},
                {"accumulation", r.accumulation},

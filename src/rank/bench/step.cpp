@@ -13,6 +13,7 @@
 #include "rank/parallel/replicate.h"
 #include "rank/train/device_memory.h"
 #include "rank/train/keep.h"
+#include "rank/train/make_model.h"
 #include "rank/train/peak_flops.h"
 
 namespace lockstep::bench {
@@ -27,18 +28,16 @@ class Bench {
   explicit Bench(const StepRequest& request) : config_(request.config), device_(request.device) {
     const config::BatchPlan batch = config::plan_batch(config_, 1);
     accumulation_ = batch.gradient_accumulation;
-    const at::ScalarType dtype = model::scalar_type(config_.model.dtype);
-    replica_ =
-        parallel::make_replica(model::decoder_units(config_.model), {.device = device_, .weight_dtype = dtype, .gradient_dtype = dtype});
-    model::initialize(replica_.units, config_.trainer.seed);
-    model_ = std::make_unique<model::Decoder>(config_.model, replica_.in_forward_order());
+    replica_ = train::make_units(config_, device_);
+    model_ = train::make_decoder(config_, replica_);
+    train::initialize_weights(config_, replica_);
+    train::initialize_adapters(config_, replica_, *model_);
     const double tokens = static_cast<double>(batch.global_batch_size * config_.data.seq_len);
-    optimizer_ = std::make_unique<optim::AdamW>(replica_.in_backward_order(),
-                                                optim::AdamW::settings_for(config_.trainer, config_.model.dtype, tokens));
+    optimizer_ = optim::make_optimizer(config_, replica_.trained_in_backward_order(), tokens);
     token_count_ = at::full({}, tokens, number());
     const std::vector<model::Keep> keep =
         train::keep_for(config_, batch.batch_size * config_.data.seq_len, replica_.units.front()->weights().element_size(), device_);
-    for (std::size_t block = 0; block < keep.size(); ++block) model_->set_keep(block, keep[block]);
+    model_->set_keep(keep, config_.trainer.offload_checkpoints);
     activations_ = model::describe(keep);
     for (int i = 0; i < different_batches; ++i) {
       const at::Tensor row = at::randint(config_.model.vocab_size, {batch.batch_size, config_.data.seq_len + 1}, at::kLong).to(device_);
@@ -60,6 +59,7 @@ class Bench {
     update();
   }
   std::int64_t parameters() const { return replica_.parameters(); }
+  std::int64_t trained_parameters() const { return replica_.trained_parameters(); }
   const std::string& activations() const { return activations_; }
 
  private:
@@ -70,7 +70,7 @@ class Bench {
   std::int64_t accumulation_ = 1;
   parallel::Replica replica_;
   std::unique_ptr<model::Decoder> model_;
-  std::unique_ptr<optim::AdamW> optimizer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
   std::vector<std::pair<at::Tensor, at::Tensor>> batches_;
   at::Tensor token_count_;
   at::Tensor loss_ = at::zeros({}, number());
@@ -78,9 +78,16 @@ class Bench {
   std::size_t next_ = 0;
 };
 
+std::string describe_optimizer(const config::TrainerConfig& trainer) {
+  const bool masters = trainer.optimizer_states == config::StateDType::f32;
+  return fmt::format("{}, {}", config::name_of(trainer.optimizer),
+                     masters ? "f32 masters and states" : "bf16 states, no masters, stochastic rounding");
+}
+
 void measure_training(const StepRequest& request, StepResult& result) {
   Bench bench(request);
   result.parameters = bench.parameters();
+  result.trained_parameters = bench.trained_parameters();
   result.activations = bench.activations();
   if (request.device.is_cuda()) kernels::cuda_plugin().reset_peak_memory(request.device.index());
   result.step_seconds = time_calls(request.device, request.warm_up, request.steps, [&] { bench.step(); });
@@ -104,6 +111,7 @@ StepResult measure_step(const StepRequest& request) {
   StepResult result{.model = config.model.name,
                     .device = train::describe_device(request.device),
                     .dtype = std::string(config::name_of(config.model.dtype)),
+                    .optimizer = describe_optimizer(config.trainer),
                     .seq_len = config.data.seq_len,
                     .batch_size = batch.batch_size,
                     .accumulation = batch.gradient_accumulation,

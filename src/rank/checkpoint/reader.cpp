@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/checkpoint/manifest.h"
+#include "rank/checkpoint/pages.h"
 #include "rank/checkpoint/safetensors.h"
 
 namespace lockstep::checkpoint {
@@ -90,20 +91,26 @@ void Reader::read(std::string_view kind, const std::string& name, const at::Tens
                                  "the checkpoint was trained with.",
                                  impl_->folder.string(), kind, name, shape_text(record.shape), shape_text(target.sizes()));
   }
+  target.copy_(view(kind, name));
+}
+
+at::Tensor Reader::view(std::string_view kind, const std::string& name) const {
+  const TensorRecord& record = impl_->record(kind, name);
   const SafetensorsFile& file = impl_->files.at(record.file);
   const TensorEntry& entry = *file.find(name);
   const auto bytes = file.bytes(entry);
   check_content(bytes, record.checksum, fmt::format("tensor {} in {}", name, file.path().string()));
   const auto options = at::TensorOptions().dtype(entry.dtype);
-  const bool aligned = reinterpret_cast<std::uintptr_t>(bytes.data()) % c10::elementSize(entry.dtype) == 0;
-  at::Tensor source;
-  if (aligned) {
-    source = at::from_blob(const_cast<std::byte*>(bytes.data()), entry.shape, options);  // only read
-  } else {
-    source = at::empty(entry.shape, options);
-    std::memcpy(source.data_ptr(), bytes.data(), bytes.size());
-  }
-  target.copy_(source);
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % c10::elementSize(entry.dtype) == 0)
+    return at::from_blob(const_cast<std::byte*>(bytes.data()), entry.shape, options);  // only read
+  at::Tensor copy = at::empty(entry.shape, options);
+  std::memcpy(copy.data_ptr(), bytes.data(), bytes.size());
+  return copy;
+}
+
+void Reader::forget(std::string_view kind, const std::string& name) const {
+  const SafetensorsFile& file = impl_->files.at(impl_->record(kind, name).file);
+  drop_pages(file.bytes(*file.find(name)));
 }
 
 void Reader::verify() const {

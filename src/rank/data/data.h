@@ -67,8 +67,11 @@ class Order {
 
 // One micro-batch of this rank.
 struct Batch {
-  at::Tensor tokens;                  // [batch, time] i64, pinned if asked for
-  at::Tensor targets;                 // [batch, time] i64; -100 where nothing is trained (samples of weight 0)
+  at::Tensor tokens;   // [batch, time] i64, pinned if asked for
+  at::Tensor targets;  // [batch, time] i64; -100 where nothing is trained (samples of weight 0)
+  at::Tensor starts;   // [records + 1] i32 on the host: rows of the flattened batch where packed records start, and its end;
+                       // undefined: each row of tokens is one record. Positions restart at each, attention does not cross them
+  at::Tensor keys;     // [batch] i64 random keys of its rows, where something in the model draws; else undefined
   std::vector<std::int64_t> samples;  // [batch] sample numbers; -1 for a sample of weight 0
   std::int64_t trained_tokens = 0;
 };

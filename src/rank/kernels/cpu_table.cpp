@@ -17,10 +17,13 @@ const Table& table() {
       .embedding_forward = embedding_forward,
       .embedding_backward = embedding_backward,
       .cross_entropy = cross_entropy,
+      .dropout = dropout,
       .random_normal = random_normal,
       .sum_of_squares = sum_of_squares,
       .finish_gradients = finish_gradients,
-      .adamw = adamw,
+      .update = update,
+      .adamw_8bit = adamw_8bit,
+      .nesterov = nesterov,
   };
   return table;
 }

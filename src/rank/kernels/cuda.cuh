@@ -104,10 +104,13 @@ void bias_backward(const BiasBackward&, Stream);
 void embedding_forward(const EmbeddingForward&, Stream);
 void embedding_backward(const EmbeddingBackward&, Stream);
 void cross_entropy(const CrossEntropy&, Stream);
+void dropout(const Dropout&, Stream);
 void random_normal(const RandomNormal&, Stream);
 void sum_of_squares(const SumOfSquares&, Stream);
 void finish_gradients(const FinishGradients&, Stream);
-void adamw(const AdamW&, Stream);
+void update(const Update&, Stream);
+void adamw_8bit(const AdamW8bit&, Stream);
+void nesterov(const Nesterov&, Stream);
 bool matmul(const Matmul&, Stream);
 const Table& table();
 

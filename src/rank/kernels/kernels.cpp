@@ -54,6 +54,10 @@ HeadGradient head_gradient(const at::Tensor& t) {
   return {t.const_data_ptr(), t.stride(0), t.stride(1), t.stride(2)};
 }
 
+const std::int32_t* positions_of(const HeadLayout& layout) {
+  return layout.positions.defined() ? layout.positions.const_data_ptr<std::int32_t>() : nullptr;
+}
+
 // How a matrix lies in memory: row by row, or as its transpose.
 struct Rows {
   bool transposed;
@@ -102,19 +106,19 @@ void rms_norm_apply(const at::Tensor& x, const at::Tensor& weight, const at::Ten
 void rms_norm_backward(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& dx,
                        Into into, const at::Tensor& dweight) {
   expect(x.dim() == 2 && same(dout, x) && same(dx, x), "norm: dout, x and dx are [rows, width]");
-  expect(dweight.numel() == x.size(1), "norm: one weight gradient a column");
+  expect(!dweight.defined() || dweight.numel() == x.size(1), "norm: one weight gradient a column");
   const auto partials = partials_for(x, x.size(1));
   table_of(dx).rms_norm_backward({.dout = dout.const_data_ptr(),
                                   .x = x.const_data_ptr(),
                                   .weight = weight.const_data_ptr(),
                                   .rstd = rstd.const_data_ptr<float>(),
                                   .dx = dx.data_ptr(),
-                                  .dweight = dweight.data_ptr(),
+                                  .dweight = dweight.defined() ? dweight.data_ptr() : nullptr,
                                   .partials = partials.data_ptr<float>(),
                                   .rows = x.size(0),
                                   .width = x.size(1),
                                   .type = type_of(x),
-                                  .gradient_type = type_of(dweight),
+                                  .gradient_type = dweight.defined() ? type_of(dweight) : Type::f32,
                                   .accumulate = into == Into::add},
                                  stream_of(dx));
 }
@@ -131,6 +135,7 @@ void rope_forward(const at::Tensor& in, const at::Tensor& out, const HeadLayout&
                               .out_stride = out.stride(0),
                               .cosine = rotary.cosine.const_data_ptr<float>(),
                               .sine = rotary.sine.const_data_ptr<float>(),
+                              .positions = positions_of(layout),
                               .q_weight = norms.q.defined() ? norms.q.const_data_ptr() : nullptr,
                               .k_weight = norms.k.defined() ? norms.k.const_data_ptr() : nullptr,
                               .rows = in.size(0),
@@ -156,11 +161,12 @@ void rope_backward(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor&
                                 .dqkv = dqkv.data_ptr(),
                                 .cosine = rotary.cosine.const_data_ptr<float>(),
                                 .sine = rotary.sine.const_data_ptr<float>(),
+                                .positions = positions_of(layout),
                                 .qkv = with_norms ? qkv.const_data_ptr() : nullptr,
                                 .q_weight = with_norms ? norms.q.const_data_ptr() : nullptr,
                                 .k_weight = with_norms ? norms.k.const_data_ptr() : nullptr,
-                                .dq_weight = with_norms ? norms.dq.data_ptr() : nullptr,
-                                .dk_weight = with_norms ? norms.dk.data_ptr() : nullptr,
+                                .dq_weight = norms.dq.defined() ? norms.dq.data_ptr() : nullptr,
+                                .dk_weight = norms.dk.defined() ? norms.dk.data_ptr() : nullptr,
                                 .partials = with_norms ? partials.data_ptr<float>() : nullptr,
                                 .rows = dqkv.size(0),
                                 .time = layout.time,
@@ -170,7 +176,7 @@ void rope_backward(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor&
                                 .kv_repeat = dk.size(1) / layout.kv_heads,
                                 .eps = float(norms.eps),
                                 .type = type_of(dqkv),
-                                .gradient_type = with_norms ? type_of(norms.dq) : Type::f32},
+                                .gradient_type = norms.dq.defined() ? type_of(norms.dq) : Type::f32},
                                stream_of(dqkv));
 }
 
@@ -243,18 +249,37 @@ void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const 
                                     stream_of(dout));
 }
 
-void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {
+void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale,
+                   const at::Tensor& correct) {
   expect(logits.dim() == 2 && logits.is_contiguous() && targets.numel() == logits.size(0) && losses.numel() == logits.size(0),
          "cross-entropy: one target and one loss a row");
+  expect(!correct.defined() || correct.numel() == logits.size(0), "cross-entropy: a row is correct or not");
   table_of(logits).cross_entropy({.logits = logits.data_ptr(),
                                   .targets = targets.const_data_ptr<std::int64_t>(),
                                   .scale = scale.defined() ? scale.const_data_ptr<float>() : nullptr,
                                   .losses = losses.data_ptr<float>(),
+                                  .correct = correct.defined() ? correct.data_ptr<float>() : nullptr,
                                   .rows = logits.size(0),
                                   .vocab = logits.size(1),
                                   .type = type_of(logits),
                                   .gradient = scale.defined()},
                                  stream_of(logits));
+}
+
+void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys, std::int64_t time, std::uint64_t site, double share,
+             Into into) {
+  expect(x.dim() == 2 && same(x, out) && keys.numel() * time == x.size(0), "dropout: one key for every `time` rows");
+  table_of(out).dropout({.in = x.const_data_ptr(),
+                         .out = out.data_ptr(),
+                         .keys = keys.const_data_ptr<std::int64_t>(),
+                         .rows = x.size(0),
+                         .width = x.size(1),
+                         .time = time,
+                         .site = site,
+                         .share = float(share),
+                         .type = type_of(x),
+                         .accumulate = into == Into::add},
+                        stream_of(out));
 }
 
 void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::int64_t first) {
@@ -292,32 +317,93 @@ void finish_gradients(const at::Tensor& control, const at::Tensor& scale, const 
                                      stream_of(control));
 }
 
-void adamw(const at::Tensor& gradient, const at::Tensor& master, const at::Tensor& weights, const at::Tensor& exp_avg,
-           const at::Tensor& exp_avg_sq, const at::Tensor& control, const AdamWNumbers& numbers) {
-  const auto count = master.numel();
-  expect(gradient.numel() == count && weights.numel() == count && exp_avg.numel() == count && exp_avg_sq.numel() == count,
-         "adamw: flat buffers of one length");
-  const bool apart = weights.const_data_ptr() != master.const_data_ptr();
-  table_of(master).adamw({.gradient = gradient.data_ptr(),
-                          .master = master.data_ptr<float>(),
-                          .weights = apart ? weights.data_ptr() : nullptr,
-                          .exp_avg = exp_avg.data_ptr<float>(),
-                          .exp_avg_sq = exp_avg_sq.data_ptr<float>(),
-                          .count = count,
-                          .decayed = numbers.decayed,
-                          .learning_rate = numbers.learning_rate,
-                          .beta1 = numbers.beta1,
-                          .beta2 = numbers.beta2,
-                          .epsilon = numbers.epsilon,
-                          .weight_decay = numbers.weight_decay,
+void update(const UpdateBuffers& buffers, const at::Tensor& control, const UpdateSettings& settings) {
+  const auto& [gradient, exact, weights, first, second] = buffers;
+  const auto fits = [&](const at::Tensor& t) { return !t.defined() || (t.numel() == exact.numel() && t.is_contiguous()); };
+  expect(gradient.defined() && fits(gradient) && fits(exact) && fits(weights) && fits(first) && fits(second),
+         "update: flat buffers of one length");
+  expect(exact.scalar_type() == at::kFloat || exact.scalar_type() == at::kBFloat16, "update: weights that count are f32 or bf16");
+  const bool copies = weights.defined() && weights.const_data_ptr() != exact.const_data_ptr();
+  const auto pointer = [](const at::Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; };
+  table_of(exact).update({.gradient = gradient.data_ptr(),
+                          .exact = exact.data_ptr(),
+                          .weights = copies ? weights.data_ptr() : nullptr,
+                          .first = pointer(first),
+                          .second = pointer(second),
+                          .count = exact.numel(),
+                          .place = settings.place,
+                          .rate = settings.rate,
+                          .beta1 = settings.beta1,
+                          .beta2 = settings.beta2,
+                          .epsilon = settings.epsilon,
+                          .decay = settings.decay,
+                          .key = settings.key,
                           .control = reinterpret_cast<const Control*>(control.const_data_ptr<double>()),
                           .gradient_type = type_of(gradient),
-                          .weight_type = type_of(weights),
-                          .zero_gradient = numbers.zero_gradient},
-                         stream_of(master));
+                          .exact_type = type_of(exact),
+                          .weight_type = copies ? type_of(weights) : type_of(exact),
+                          .state_type = first.defined() ? type_of(first) : type_of(exact),
+                          .rule = settings.rule,
+                          .zero_gradient = settings.zero_gradient},
+                         stream_of(exact));
 }
 
-bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias) {
+void adamw_8bit(const UpdateBuffers& buffers, const QuantState& first, const QuantState& second, const at::Tensor& control,
+                const UpdateSettings& settings) {
+  const auto& [gradient, exact, weights, unused_first, unused_second] = buffers;
+  const auto count = exact.numel();
+  for (const QuantState* state : {&first, &second})
+    expect(state->codes.numel() == count && state->codes.scalar_type() == at::kByte &&
+               state->scale.numel() == (count + kQuantBlock - 1) / kQuantBlock && state->map.numel() == 256,
+           "adamw_8bit: a code a number, a scale a block, 256 values");
+  expect(gradient.numel() == count && (!weights.defined() || weights.numel() == count), "adamw_8bit: flat buffers of one length");
+  const bool copies = weights.defined() && weights.const_data_ptr() != exact.const_data_ptr();
+  table_of(exact).adamw_8bit({.gradient = gradient.data_ptr(),
+                              .exact = exact.data_ptr(),
+                              .weights = copies ? weights.data_ptr() : nullptr,
+                              .first = first.codes.data_ptr<std::uint8_t>(),
+                              .second = second.codes.data_ptr<std::uint8_t>(),
+                              .first_scale = first.scale.data_ptr<float>(),
+                              .second_scale = second.scale.data_ptr<float>(),
+                              .first_map = first.map.const_data_ptr<float>(),
+                              .second_map = second.map.const_data_ptr<float>(),
+                              .count = count,
+                              .place = settings.place,
+                              .rate = settings.rate,
+                              .beta1 = settings.beta1,
+                              .beta2 = settings.beta2,
+                              .epsilon = settings.epsilon,
+                              .decay = settings.decay,
+                              .key = settings.key,
+                              .control = reinterpret_cast<const Control*>(control.const_data_ptr<double>()),
+                              .gradient_type = type_of(gradient),
+                              .exact_type = type_of(exact),
+                              .weight_type = copies ? type_of(weights) : type_of(exact),
+                              .zero_gradient = settings.zero_gradient},
+                             stream_of(exact));
+}
+
+void nesterov(const at::Tensor& gradient, const at::Tensor& momentum, const at::Tensor& out, const at::Tensor& control,
+              const UpdateSettings& settings) {
+  const auto count = gradient.numel();
+  expect(momentum.numel() == count && out.numel() == count && gradient.is_contiguous() && momentum.is_contiguous() && out.is_contiguous(),
+         "nesterov: buffers of one length");
+  table_of(gradient).nesterov({.gradient = gradient.data_ptr(),
+                               .momentum = momentum.data_ptr(),
+                               .out = out.data_ptr(),
+                               .count = count,
+                               .place = settings.place,
+                               .beta = settings.beta1,
+                               .key = settings.key,
+                               .control = reinterpret_cast<const Control*>(control.const_data_ptr<double>()),
+                               .gradient_type = type_of(gradient),
+                               .momentum_type = type_of(momentum),
+                               .out_type = type_of(out),
+                               .zero_gradient = settings.zero_gradient},
+                              stream_of(gradient));
+}
+
+bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias, double scale) {
   const auto& kernel = table_of(out).matmul;
   const auto type = left.scalar_type();
   if (kernel == nullptr || (type != at::kBFloat16 && type != at::kHalf) || out.numel() == 0 || left.size(1) == 0) return false;
@@ -341,6 +427,7 @@ bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& rig
                  .left_transposed = l->transposed,
                  .right_transposed = r->transposed,
                  .accumulate = into == Into::add,
+                 .scale = float(scale),
                  .search = !at::globalContext().deterministicAlgorithms(),
                  .type = type_of(left),
                  .out_type = type_of(out)},

@@ -19,19 +19,21 @@ void rms_norm_forward(const at::Tensor& residual, const at::Tensor& delta, const
 void rms_norm_apply(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& out);
 enum class Into { write, add };
 void rms_norm_backward(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd, const at::Tensor& dx,
-                       Into into, const at::Tensor& dweight);
+                       Into into, const at::Tensor& dweight);  // dweight undefined: not trained
 
 struct HeadLayout {
   std::int64_t time, heads, kv_heads, head_dim;
+  at::Tensor positions = {};  // [rows] i32; undefined: row % time
 };
 struct RotaryTable {
   at::Tensor cosine, sine;  // [time, head_dim/2] f32
 };
-RotaryTable rotary_table(std::int64_t time, std::int64_t head_dim, double theta, const at::Device& device);
+// inverse_frequencies: [head_dim/2] f32 on the CPU.
+RotaryTable rotary_table(std::int64_t time, const at::Tensor& inverse_frequencies, const at::Device& device);
 // Head norms: both undefined or both given.
 struct HeadNorms {
   at::Tensor q, k;    // [head_dim]
-  at::Tensor dq, dk;  // their gradients, backward only
+  at::Tensor dq, dk;  // their gradients, backward only; undefined: not trained
   double eps = 0;
 };
 // in, out: [rows, at least (heads + kv_heads) x head_dim]; in place where they are the same tensor.
@@ -47,8 +49,14 @@ void bias_backward(const at::Tensor& dout, const at::Tensor& dbias);
 void embedding_forward(const at::Tensor& tokens, const at::Tensor& weight, const at::Tensor& out);
 void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const at::Tensor& dweight);
 
-// losses: [rows] f32. scale undefined: losses alone; else logits become scale * their gradient.
-void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale);
+// losses: [rows] f32. scale undefined: losses alone; else logits become scale * their gradient. correct: [rows] f32, 1 where the target is
+// the likeliest token; undefined: nobody asks.
+void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale,
+                   const at::Tensor& correct = {});
+
+// out (+)= x with `share` of its elements dropped; keys: [rows / time] i64 on the device.
+void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys, std::int64_t time, std::uint64_t site, double share,
+             Into into);
 
 // out (f32) = std * normal numbers of (key, first + i).
 void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::int64_t first = 0);
@@ -66,17 +74,36 @@ struct GradientRules {
 void finish_gradients(const at::Tensor& control, const at::Tensor& scale, const at::Tensor& sum_of_squares, const at::Tensor& token_count,
                       const at::Tensor& loss_sum, const GradientRules& rules);
 
-struct AdamWNumbers {
-  double learning_rate, beta1, beta2, epsilon, weight_decay;
-  std::int64_t decayed;  // elements [0, decayed) take weight decay
+// Buffers of one length. exact: f32 masters, or bf16 weights that are their own. weights: the masters' 16-bit copy; undefined or
+// the same tensor as exact where there is none. first, second: the states that the rule has.
+struct UpdateBuffers {
+  at::Tensor gradient, exact, weights, first, second;
+};
+struct UpdateSettings {
+  Rule rule = Rule::adamw;
+  double rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, decay = 0;
+  std::uint64_t key = 0;   // of the random bits that round bf16 results
+  std::int64_t place = 0;  // of the first number in its unit
   bool zero_gradient = true;
 };
-// Flat buffers of one length; weights may be the same tensor as master.
-void adamw(const at::Tensor& gradient, const at::Tensor& master, const at::Tensor& weights, const at::Tensor& exp_avg,
-           const at::Tensor& exp_avg_sq, const at::Tensor& control, const AdamWNumbers& numbers);
+void update(const UpdateBuffers& buffers, const at::Tensor& control, const UpdateSettings& settings);
 
-// out = left right (+ out) (+ bias): [rows, columns] = [rows, inner] [inner, columns]; either factor may be a transposed view.
+// AdamW with moments in 8 bits, in blocks of kQuantBlock numbers.
+struct QuantState {
+  at::Tensor codes;  // [count] u8
+  at::Tensor scale;  // [blocks] f32
+  at::Tensor map;    // [256] f32, ascending
+};
+void adamw_8bit(const UpdateBuffers& buffers, const QuantState& first, const QuantState& second, const at::Tensor& control,
+                const UpdateSettings& settings);
+
+// Muon's momentum (see Nesterov): out is f32 or bf16. Of the settings it takes beta1, key, place and zero_gradient.
+void nesterov(const at::Tensor& gradient, const at::Tensor& momentum, const at::Tensor& out, const at::Tensor& control,
+              const UpdateSettings& settings);
+
+// out = scale left right (+ out) (+ bias): [rows, columns] = [rows, inner] [inner, columns]; either factor may be a transposed view.
 // 16-bit factors on CUDA; out may be f32. False where there is no kernel for the device, type or sizes: then nothing was done.
-bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias = {});
+bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias = {},
+            double scale = 1);
 
 }  // namespace lockstep::kernels

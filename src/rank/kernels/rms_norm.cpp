@@ -95,7 +95,7 @@ void rms_norm_backward(const RmsNormBackward& a, Stream) {
       for (auto s = begin; s < end; ++s) backward_rows<T>(a, a.rows * s / slices, a.rows * (s + 1) / slices, a.partials + s * a.width);
     });
   });
-  add_partials(a.partials, slices, a.width, a.dweight, a.gradient_type);
+  if (a.dweight) add_partials(a.partials, slices, a.width, a.dweight, a.gradient_type);
 }
 
 }  // namespace lockstep::kernels::LOCKSTEP_ISA

@@ -112,6 +112,7 @@ __global__ void __launch_bounds__(kWarps * 32, kResident) backward_by_warp(RmsNo
       write<T, V>(static_cast<T*>(a.dx) + at + column, dx);
     }
   }
+  if (!a.dweight) return;
   for (int turn = 0; turn < kWarps; ++turn) {
     if (turn == warp) {
 #pragma unroll
@@ -167,6 +168,7 @@ __global__ void backward(RmsNormBackward a) {
       write<T, V>(dx, before);
     }
   }
+  if (!a.dweight) return;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     const int column = (k * blockDim.x + threadIdx.x) * V;
@@ -237,7 +239,7 @@ void rms_norm_backward(const RmsNormBackward& a, Stream stream) {
     });
   });
   launched("rms_norm_backward");
-  add_partials(a.partials, blocks, a.width, a.width, a.dweight, a.gradient_type, native(stream));
+  if (a.dweight) add_partials(a.partials, blocks, a.width, a.width, a.dweight, a.gradient_type, native(stream));
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -41,8 +41,8 @@ void forward_rows(const RopeForward& a, std::int64_t begin, std::int64_t end) {
   for (auto row = begin; row < end; ++row) {
     const auto* in = static_cast<const T*>(a.in) + row * a.in_stride;
     auto* out = static_cast<T*>(a.out) + row * a.out_stride;
-    const auto* cosine = a.cosine + (row % a.time) * half;
-    const auto* sine = a.sine + (row % a.time) * half;
+    const auto position = a.positions ? std::int64_t(a.positions[row]) : row % a.time;
+    const auto *cosine = a.cosine + position * half, *sine = a.sine + position * half;
     for (std::int64_t head = 0; head < a.heads + a.kv_heads; ++head) {
       const auto* weight = static_cast<const T*>(head < a.heads ? a.q_weight : a.k_weight);
       rotate_head(in + head * a.head_dim, out + head * a.head_dim, weight, cosine, sine, half, a.eps);
@@ -96,7 +96,8 @@ void backward_rows(const RopeBackward& a, std::int64_t begin, std::int64_t end, 
   float sum[kMaxHeadDim];
   for (auto row = begin; row < end; ++row) {
     const auto batch = row / a.time, time = row % a.time;
-    const auto *cosine = a.cosine + time * half, *sine = a.sine + time * half;
+    const auto position = a.positions ? std::int64_t(a.positions[row]) : time;
+    const auto *cosine = a.cosine + position * half, *sine = a.sine + position * half;
     auto* out = static_cast<T*>(a.dqkv) + row * row_width;
     const auto* raw = static_cast<const T*>(a.qkv) + row * row_width;
     const auto emit = [&] {
@@ -144,7 +145,7 @@ void rope_backward(const RopeBackward& a, Stream) {
       }
     });
   });
-  if (a.q_weight) {
+  if (a.dq_weight) {
     add_partials(a.partials, slices, a.head_dim, a.dq_weight, a.gradient_type, 2 * a.head_dim);
     add_partials(a.partials + a.head_dim, slices, a.head_dim, a.dk_weight, a.gradient_type, 2 * a.head_dim);
   }

@@ -25,8 +25,8 @@ __global__ void forward(RopeForward a, int lanes) {
   const auto* in = static_cast<const T*>(a.in) + row * a.in_stride + head * a.head_dim;
   auto* out = static_cast<T*>(a.out) + row * a.out_stride + head * a.head_dim;
   const auto* weight = static_cast<const T*>(head < a.heads ? a.q_weight : a.k_weight);
-  const auto* cosine = a.cosine + (row % a.time) * half;
-  const auto* sine = a.sine + (row % a.time) * half;
+  const auto position = a.positions ? std::int64_t(a.positions[row]) : row % a.time;
+  const auto *cosine = a.cosine + position * half, *sine = a.sine + position * half;
 
   float rstd = 1;
   if (a.q_weight) {
@@ -110,7 +110,8 @@ __global__ void backward(RopeBackward a, int lanes) {
     auto* out = static_cast<T*>(a.dqkv) + row * heads * dim + head * dim;
     const auto* raw = static_cast<const T*>(a.qkv) + row * heads * dim + head * dim;
     const auto* weight = static_cast<const T*>(is_q ? a.q_weight : a.k_weight);
-    const auto *cosine = a.cosine + time * half, *sine = a.sine + time * half;
+    const std::int64_t position = a.positions ? a.positions[row] : time;
+    const auto *cosine = a.cosine + position * half, *sine = a.sine + position * half;
 
     float squares = 0, dot = 0;
     for (int pass = NORM ? 0 : 1; pass < 2; ++pass) {
@@ -224,7 +225,7 @@ void rope_backward(const RopeBackward& a, Stream stream) {
     });
   });
   launched("rope_backward");
-  if (norm) {
+  if (a.dq_weight) {
     add_partials(a.partials, blocks, 2 * a.head_dim, a.head_dim, a.dq_weight, a.gradient_type, native(stream));
     add_partials(a.partials + a.head_dim, blocks, 2 * a.head_dim, a.head_dim, a.dk_weight, a.gradient_type, native(stream));
   }

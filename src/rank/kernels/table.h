@@ -27,25 +27,26 @@ struct RmsNormApply {
   Type type;
 };
 
-// dx = (accumulate ? dx : 0) + gradient through the norm; dweight += its gradient, summed in f32.
+// dx = (accumulate ? dx : 0) + gradient through the norm; dweight += its gradient, summed in f32, where it is not null.
 struct RmsNormBackward {
   const void *dout, *x, *weight;
   const float* rstd;
   void* dx;
-  void* dweight;    // [width]
+  void* dweight;    // [width] or null
   float* partials;  // [partial_rows, width] scratch
   std::int64_t rows, width;
   Type type, gradient_type;
   bool accumulate;
 };
 
-// Rotates q and k of packed [rows, heads x head_dim] by their position (row % time); rotary pairs are (i, i + head_dim/2).
-// With norm weights, each head is RMS-normalised first. in == out is allowed.
+// Rotates q and k of packed [rows, heads x head_dim] by their position (positions[row], or row % time); rotary pairs are (i, i +
+// head_dim/2). With norm weights, each head is RMS-normalised first. in == out is allowed.
 struct RopeForward {
   const void* in;
   void* out;
   std::int64_t in_stride, out_stride;  // elements from row to row
   const float *cosine, *sine;          // [time, head_dim/2]
+  const std::int32_t* positions;       // [rows] or null
   const void *q_weight, *k_weight;     // [head_dim] or null
   std::int64_t rows, time, heads, kv_heads, head_dim;
   float eps;
@@ -64,10 +65,11 @@ struct RopeBackward {
   HeadGradient dq, dk, dv;
   void* dqkv;
   const float *cosine, *sine;
-  const void* qkv;  // [rows, (heads + 2 kv_heads) x head_dim] before norm and rotation; only read with norm weights
+  const std::int32_t* positions;  // [rows] or null
+  const void* qkv;                // [rows, (heads + 2 kv_heads) x head_dim] before norm and rotation; only read with norm weights
   const void *q_weight, *k_weight;
-  void *dq_weight, *dk_weight;
-  float* partials;  // [partial_rows, 2 x head_dim] scratch, only with norm weights
+  void *dq_weight, *dk_weight;  // or null
+  float* partials;              // [partial_rows, 2 x head_dim] scratch, only with norm weights
   std::int64_t rows, time, heads, kv_heads, head_dim, kv_repeat;
   float eps;
   Type type, gradient_type;
@@ -125,9 +127,23 @@ struct CrossEntropy {
   const std::int64_t* targets;  // [rows]
   const float* scale;           // one number on the device
   float* losses;                // [rows]
+  float* correct;               // [rows] 1 where the target is the likeliest token (of equals the first), else 0; or null
   std::int64_t rows, vocab;
   Type type;
   bool gradient;
+};
+
+// out = (accumulate ? out : 0) + in with `share` of its elements dropped and the others scaled up. Which fall follows from the key of
+// their group of `time` rows, the site, and their place alone.
+struct Dropout {
+  const void* in;
+  void* out;                 // [rows, width]
+  const std::int64_t* keys;  // [rows / time]
+  std::int64_t rows, width, time;
+  std::uint64_t site;
+  float share;
+  Type type;
+  bool accumulate;
 };
 
 // out[i] = std * normal number (key, first + i).
@@ -150,9 +166,9 @@ inline constexpr int kSquarePartials = 512;
 // What the optimizer decides on the device, so that no step waits for the host.
 struct Control {
   double gradient_norm;  // of the true mean gradient, before clipping
-  double factor;         // what AdamW multiplies a gradient with
+  double factor;         // what an update multiplies a gradient with
   double skip;           // 1: this step changes nothing
-  double updates;        // AdamW's step count
+  double updates;        // the optimizer's step count
   double loss_scale;     // f16: multiplies the loss
   double good_steps;     // since the scale last changed
   double skipped_in_a_row;
@@ -170,19 +186,52 @@ struct FinishGradients {
   double scale_window;
 };
 
-struct AdamW {
+// The arithmetic of an update. `apply` takes an update that was made elsewhere (in `gradient`) off the weights.
+enum class Rule : int { adamw, lion, sgd, apply };
+
+// One pass over flat buffers. Results in f32 are stored as they are; those in bf16 are rounded stochastically, by bits that follow
+// from (key, update count, place) alone.
+struct Update {
   void* gradient;
-  float* master;
-  void* weights;  // written along with master; null where master is what forward reads
-  float *exp_avg, *exp_avg_sq;
-  std::int64_t count, decayed;  // elements [0, decayed) take weight decay
-  double learning_rate, beta1, beta2, epsilon, weight_decay;
+  void* exact;                // weights in the precision that counts: f32 masters, or bf16 weights that have none
+  void* weights;              // 16-bit copy of f32 masters, written along; null where forward reads `exact`
+  void *first, *second;       // states: adamw both, lion and sgd the first, apply none
+  std::int64_t count, place;  // place: of the first number in its unit
+  double rate, beta1, beta2, epsilon, decay;
+  std::uint64_t key;
   const Control* control;
-  Type gradient_type, weight_type;
+  Type gradient_type, exact_type, weight_type, state_type;
+  Rule rule;
   bool zero_gradient;
 };
 
-// out = left right (+ out where it accumulates) (+ bias), for 16-bit factors whose products are summed in f32. Matrices lie in
+// AdamW whose moments are 8-bit codes: in blocks of 256 numbers, a moment is map[code] times the block's largest magnitude.
+struct AdamW8bit {
+  void *gradient, *exact, *weights;  // as Update has them
+  std::uint8_t *first, *second;
+  float *first_scale, *second_scale;    // [blocks]
+  const float *first_map, *second_map;  // [256] ascending
+  std::int64_t count, place;
+  double rate, beta1, beta2, epsilon, decay;
+  std::uint64_t key;
+  const Control* control;
+  Type gradient_type, exact_type, weight_type;
+  bool zero_gradient;
+};
+inline constexpr std::int64_t kQuantBlock = 256;
+
+// Muon's first half: momentum = beta momentum + (1 - beta) g; out = (1 - beta) g + beta momentum. g: the gradient, clipped.
+struct Nesterov {
+  void *gradient, *momentum, *out;
+  std::int64_t count, place;
+  double beta;
+  std::uint64_t key;  // rounds momenta in bf16
+  const Control* control;
+  Type gradient_type, momentum_type, out_type;
+  bool zero_gradient;
+};
+
+// out = scale left right (+ out where it accumulates) (+ bias), for 16-bit factors whose products are summed in f32. Matrices lie in
 // memory row by row; a transposed factor lies there as its transpose.
 struct Matmul {
   const void *left, *right;  // [rows, inner], [inner, columns]
@@ -191,6 +240,7 @@ struct Matmul {
   std::int64_t rows, columns, inner;
   std::int64_t left_stride, right_stride, out_stride;  // elements from row to row in memory
   bool left_transposed, right_transposed, accumulate;
+  float scale;
   bool search;  // time the library's algorithms at first use; else take its own choice, which is the same in every process
   Type type, out_type;
 };
@@ -209,10 +259,13 @@ struct Table {
   void (*embedding_forward)(const EmbeddingForward&, Stream);
   void (*embedding_backward)(const EmbeddingBackward&, Stream);
   void (*cross_entropy)(const CrossEntropy&, Stream);
+  void (*dropout)(const Dropout&, Stream);
   void (*random_normal)(const RandomNormal&, Stream);
   void (*sum_of_squares)(const SumOfSquares&, Stream);
   void (*finish_gradients)(const FinishGradients&, Stream);
-  void (*adamw)(const AdamW&, Stream);
+  void (*update)(const Update&, Stream);
+  void (*adamw_8bit)(const AdamW8bit&, Stream);
+  void (*nesterov)(const Nesterov&, Stream);
   bool (*matmul)(const Matmul&, Stream);  // false: no algorithm for these sizes. Null on a CPU, where ATen's serves.
 };
 

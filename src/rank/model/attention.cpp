@@ -3,6 +3,10 @@
 #include "rank/model/attention.h"
 
 #include <ATen/Context.h>
+#include <ATen/ops/_efficient_attention_backward.h>
+#include <ATen/ops/_efficient_attention_forward.h>
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>
@@ -31,6 +35,87 @@ HeadViews ungrouped(const HeadViews& heads) {
   return {heads.q, repeated(heads.k, groups), repeated(heads.v, groups)};
 }
 
+// [batch, heads, time, head_dim] -> [rows, heads, head_dim], and back; views where memory allows.
+at::Tensor as_rows(const at::Tensor& heads) {
+  return heads.transpose(1, 2).reshape({heads.size(0) * heads.size(2), heads.size(1), heads.size(3)});
+}
+at::Tensor as_batch(const at::Tensor& rows, std::int64_t batch) {
+  return rows.view({batch, rows.size(0) / batch, rows.size(1), rows.size(2)}).transpose(1, 2);
+}
+at::Tensor one_record(const at::Tensor& rows, std::int64_t begin, std::int64_t end) {
+  return rows.narrow(0, begin, end - begin).transpose(0, 1).unsqueeze(0);  // [1, heads, time, head_dim]
+}
+constexpr std::int64_t kCausalFromTopLeft = 1;  // what the efficient operator calls it
+
+// cuDNN's operator takes no record boundaries through ATen; flash does.
+AttentionKind packed_kind(const at::Tensor& q) {
+  const AttentionKind kind = attention_kind(q);
+  return kind == AttentionKind::cudnn ? AttentionKind::flash : kind;
+}
+
+// Records one after another in the rows: each sees itself alone.
+void packed_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved) {
+  saved.kind = packed_kind(heads.q);
+  const auto batch = heads.q.size(0);
+  if (saved.kind == AttentionKind::flash) {
+    const auto made = at::_flash_attention_forward(as_rows(heads.q), as_rows(heads.k), as_rows(heads.v), segments.on_device,
+                                                   segments.on_device, segments.longest, segments.longest, kNoDropout, kCausal, false);
+    saved = {saved.kind, as_batch(std::get<0>(made), batch), std::get<1>(made), std::get<2>(made), std::get<3>(made)};
+    return;
+  }
+  const auto all = ungrouped(heads);
+  const at::Tensor q = as_rows(all.q), k = as_rows(all.k), v = as_rows(all.v);
+  if (saved.kind == AttentionKind::efficient) {
+    const auto made =
+        at::_efficient_attention_forward(q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), {}, segments.on_device, segments.on_device,
+                                         segments.longest, segments.longest, kNoDropout, kCausalFromTopLeft, /*compute_log_sumexp=*/true);
+    saved = {saved.kind, as_batch(std::get<0>(made).squeeze(0), batch), std::get<1>(made), std::get<2>(made), std::get<3>(made)};
+    return;
+  }
+  const at::Tensor out = at::empty(q.sizes(), q.options());
+  saved.log_sums.clear();
+  for (std::size_t i = 0; i + 1 < segments.starts.size(); ++i) {
+    const auto begin = segments.starts[i], end = segments.starts[i + 1];
+    const auto [mixed, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(one_record(q, begin, end), one_record(k, begin, end),
+                                                                                  one_record(v, begin, end), kNoDropout, kCausal);
+    one_record(out, begin, end).copy_(mixed);
+    saved.log_sums.push_back(log_sum);
+  }
+  saved.out = as_batch(out, batch);
+}
+
+HeadGradients packed_backward(const at::Tensor& dout, const HeadViews& heads, const Segments& segments, const AttentionSaved& saved) {
+  const auto batch = heads.q.size(0);
+  HeadGradients g;
+  if (saved.kind == AttentionKind::flash) {
+    const auto [dq, dk, dv] = at::_flash_attention_backward(
+        as_rows(dout), as_rows(heads.q), as_rows(heads.k), as_rows(heads.v), as_rows(saved.out), saved.log_sum, segments.on_device,
+        segments.on_device, segments.longest, segments.longest, kNoDropout, kCausal, saved.seed, saved.offset);
+    return {as_batch(dq, batch), as_batch(dk, batch), as_batch(dv, batch)};
+  }
+  const auto all = ungrouped(heads);
+  const at::Tensor q = as_rows(all.q), k = as_rows(all.k), v = as_rows(all.v), out = as_rows(saved.out), d = as_rows(dout);
+  if (saved.kind == AttentionKind::efficient) {
+    const auto made =
+        at::_efficient_attention_backward(d.unsqueeze(0), q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0), {}, out.unsqueeze(0),
+                                          segments.on_device, segments.on_device, segments.longest, segments.longest, saved.log_sum,
+                                          kNoDropout, saved.seed, saved.offset, kCausalFromTopLeft, /*bias_requires_grad=*/false);
+    return {as_batch(std::get<0>(made).squeeze(0), batch), as_batch(std::get<1>(made).squeeze(0), batch),
+            as_batch(std::get<2>(made).squeeze(0), batch)};
+  }
+  const at::Tensor dq = at::empty(q.sizes(), q.options()), dk = at::empty(q.sizes(), q.options()), dv = at::empty(q.sizes(), q.options());
+  for (std::size_t i = 0; i + 1 < segments.starts.size(); ++i) {
+    const auto begin = segments.starts[i], end = segments.starts[i + 1];
+    const auto part = [&](const at::Tensor& rows) { return one_record(rows, begin, end); };
+    const auto [a, b, c] = at::_scaled_dot_product_flash_attention_for_cpu_backward(part(d), part(q), part(k), part(v), part(out),
+                                                                                    saved.log_sums[i], kNoDropout, kCausal);
+    part(dq).copy_(a);
+    part(dk).copy_(b);
+    part(dv).copy_(c);
+  }
+  return {as_batch(dq, batch), as_batch(dk, batch), as_batch(dv, batch)};
+}
+
 }  // namespace
 
 AttentionKind attention_kind(const at::Tensor& q) {
@@ -51,9 +136,15 @@ HeadViews head_views(const at::Tensor& qk, const at::Tensor& qkv, const Dims& di
   return {view(qk, 0, dims.heads), view(qk, dims.q_width(), dims.kv_heads), view(qkv, dims.q_width() + dims.kv_width(), dims.kv_heads)};
 }
 
-at::Tensor attention_forward(const HeadViews& heads, AttentionSaved& saved) {
+at::Tensor attention_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved, Sizes sizes) {
   const auto& q = heads.q;
+  const auto as_packed_rows = [&] { return saved.out.transpose(1, 2).reshape({q.size(0) * q.size(2), q.size(1) * q.size(3)}); };
+  if (!segments.empty()) {
+    packed_forward(heads, segments, saved);
+    return as_packed_rows();
+  }
   saved.kind = attention_kind(q);
+  if (sizes == Sizes::vary && saved.kind == AttentionKind::cudnn) saved.kind = AttentionKind::flash;
   switch (saved.kind) {
     case AttentionKind::cpu_flash: {
       const auto all = ungrouped(heads);
@@ -77,13 +168,14 @@ at::Tensor attention_forward(const HeadViews& heads, AttentionSaved& saved) {
       break;
     }
   }
-  return saved.out.transpose(1, 2).reshape({q.size(0) * q.size(2), q.size(1) * q.size(3)});
+  return as_packed_rows();
 }
 
-HeadGradients attention_backward(const at::Tensor& dout, const HeadViews& heads, const AttentionSaved& saved) {
+HeadGradients attention_backward(const at::Tensor& dout, const HeadViews& heads, const Segments& segments, const AttentionSaved& saved) {
   const auto& q = heads.q;
   const auto time = q.size(2);
   const auto d = dout.view({q.size(0), time, q.size(1), q.size(3)}).transpose(1, 2);
+  if (!segments.empty()) return packed_backward(d, heads, segments, saved);
   HeadGradients g;
   switch (saved.kind) {
     case AttentionKind::cpu_flash: {

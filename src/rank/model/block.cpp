@@ -2,7 +2,6 @@
 #include "rank/model/block.h"
 
 #include "rank/model/buffers.h"
-#include "rank/model/linear.h"
 
 namespace lockstep::model {
 
@@ -12,7 +11,28 @@ struct Block::Places {
   BlockActivations& input;    // the block's input and the row scales
 };
 
-Block::Block(const Dims& dims, Unit& unit, Keep keep) : dims_(dims), leaves_(dims), unit_(unit), keep_(keep) {}
+namespace {
+
+std::optional<Adapter> adapter_of(const Dims& dims, Unit* adapters, const config::LoraConfig& lora, std::int64_t layer,
+                                  std::size_t matrix) {
+  if (adapters == nullptr) return std::nullopt;
+  for (AdaptedMatrix& adapted : adapted_matrices(dims, lora, layer)) {
+    if (adapted.matrix == matrix) return Adapter(*adapters, std::move(adapted), lora, std::uint64_t(layer) * kBlockMatrices + matrix);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Block::Block(const Dims& dims, Unit& unit, Unit* adapters, const config::LoraConfig& lora, std::int64_t layer, Keep keep)
+    : dims_(dims),
+      leaves_(dims),
+      unit_(unit),
+      qkv_(unit, BlockLeaves::qkv, dims.qkv_bias ? std::optional(leaves_.bias) : std::nullopt, adapter_of(dims, adapters, lora, layer, 0)),
+      out_(unit, BlockLeaves::out, std::nullopt, adapter_of(dims, adapters, lora, layer, 1)),
+      gate_up_(unit, BlockLeaves::gate_up, std::nullopt, adapter_of(dims, adapters, lora, layer, 2)),
+      down_(unit, BlockLeaves::down, std::nullopt, adapter_of(dims, adapters, lora, layer, 3)),
+      keep_(keep) {}
 
 Block::Places Block::places(BlockActivations* saved, BlockScratch& scratch) const {
   auto& shared = scratch.activations;
@@ -21,7 +41,8 @@ Block::Places Block::places(BlockActivations* saved, BlockScratch& scratch) cons
 }
 
 kernels::HeadLayout Block::head_layout(const BlockContext& context) const {
-  return {.time = context.time, .heads = dims_.heads, .kv_heads = dims_.kv_heads, .head_dim = dims_.head_dim};
+  return {
+      .time = context.time, .heads = dims_.heads, .kv_heads = dims_.kv_heads, .head_dim = dims_.head_dim, .positions = context.positions};
 }
 
 kernels::HeadNorms Block::head_norms() const {
@@ -37,9 +58,22 @@ ResidualStream Block::forward(const ResidualStream& stream, const BlockContext& 
   const auto at = places(saved, *context.scratch);
   start(stream, at);
   attend(context, at);
+  return finish(context, at);
+}
+
+ResidualStream Block::decode(const ResidualStream& stream, const BlockContext& context, std::size_t layer, KvCache& cache,
+                             const KvCache::Step& step) const {
+  const auto at = places(nullptr, *context.scratch);
+  start(stream, at);
+  at.matmuls.mixed = cache.attend(layer, project(context, at), step);
+  return finish(context, at);
+}
+
+// mixed -> the stream behind the block.
+ResidualStream Block::finish(const BlockContext& context, const Places& at) const {
   expand(context, at);
   auto& delta = context.scratch->delta;
-  linear(delta, at.cheap.swiglu, unit_.weight(BlockLeaves::down));
+  down_.forward(delta, at.cheap.swiglu, at.input.low[3], context.dropout, context.scratch->projection);
   return {at.matmuls.middle, delta};
 }
 
@@ -58,15 +92,19 @@ void Block::start(const ResidualStream& stream, const Places& at) const {
                             at.input.rstd1);
 }
 
-// norm1 -> mixed.
-void Block::attend(const BlockContext& context, const Places& at) const {
+// norm1 -> the heads, rotated.
+HeadViews Block::project(const BlockContext& context, const Places& at) const {
   auto& m = at.matmuls;
   const auto& options = at.input.x.options();
   fit(m.qkv, {at.input.x.size(0), dims_.qkv_width()}, options);
-  linear(m.qkv, at.cheap.norm1, unit_.weight(BlockLeaves::qkv), dims_.qkv_bias ? unit_.weight(leaves_.bias) : at::Tensor());
+  qkv_.forward(m.qkv, at.cheap.norm1, m.low[0], context.dropout, context.scratch->projection);
   rotate(context, at);
-  const auto heads = head_views(dims_.qk_norm ? at.cheap.qk : m.qkv, m.qkv, dims_, context.time);
-  m.mixed = attention_forward(heads, m.attention);
+  return head_views(dims_.qk_norm ? at.cheap.qk : m.qkv, m.qkv, dims_, context.time);
+}
+
+// norm1 -> mixed.
+void Block::attend(const BlockContext& context, const Places& at) const {
+  at.matmuls.mixed = attention_forward(project(context, at), context.segments, at.matmuls.attention);
 }
 
 // Head norms keep the raw q and k, which their backward needs; without them the rotation is in place.
@@ -83,18 +121,18 @@ void Block::expand(const BlockContext& context, const Places& at) const {
   const auto& x = at.input.x;
   const auto rows = x.size(0);
   const auto& delta = fit(context.scratch->delta, {rows, dims_.hidden}, x.options());
-  linear(delta, m.mixed, unit_.weight(BlockLeaves::out));
+  out_.forward(delta, m.mixed, m.low[1], context.dropout, context.scratch->projection);
   fit(m.middle, {rows, dims_.hidden}, x.options());
   fit(c.norm2, {rows, dims_.hidden}, x.options());
   fit(m.rstd2, {rows}, x.options().dtype(at::kFloat));
   kernels::rms_norm_forward(x, delta, unit_.weight(BlockLeaves::post_norm), dims_.norm_eps, m.middle, c.norm2, m.rstd2);
   fit(m.gate_up, {rows, 2 * dims_.intermediate}, x.options());
-  linear(m.gate_up, c.norm2, unit_.weight(BlockLeaves::gate_up));
+  gate_up_.forward(m.gate_up, c.norm2, m.low[2], context.dropout, context.scratch->projection);
   fit(c.swiglu, {rows, dims_.intermediate}, x.options());
   kernels::swiglu_forward(m.gate_up, c.swiglu);
 }
 
-void Block::backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved) const {
+void Block::backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved, bool further) const {
   const auto at = places(&saved, *context.scratch);
   if (keep_ == Keep::input) {  // forward again, up to the last matmul, which no gradient needs
     kernels::rms_norm_apply(saved.x, unit_.weight(BlockLeaves::input_norm), saved.rstd1, at.cheap.norm1);
@@ -102,7 +140,7 @@ void Block::backward(const at::Tensor& dstream, const BlockContext& context, Blo
     expand(context, at);
   }
   backward_mlp(dstream, context, at);
-  backward_attention(dstream, context, at);
+  backward_attention(dstream, context, at, further);
 }
 
 void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const {
@@ -111,52 +149,48 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
   auto& c = at.cheap;
   const auto rows = dstream.size(0);
   const auto& dswiglu = fit(scratch.dswiglu, {rows, dims_.intermediate}, dstream.options());
-  linear_backward_input(dswiglu, dstream, unit_.weight(BlockLeaves::down));
+  down_.backward_input(dswiglu, dstream, context.dropout, scratch.projection);
   // gate_up turns into its own gradient; SwiGLU's output is made again along the way where it was not kept.
   kernels::swiglu_backward(m.gate_up, dswiglu, m.gate_up, keep_ == Keep::matmuls ? c.swiglu : at::Tensor());
-  linear_backward_weight(unit_.gradient(BlockLeaves::down), dstream, c.swiglu);
-  unit_.gradient_ready(BlockLeaves::down);
+  down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
 
   if (keep_ == Keep::matmuls) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, c.norm2);
-  linear_backward_weight(unit_.gradient(BlockLeaves::gate_up), m.gate_up, c.norm2);
-  unit_.gradient_ready(BlockLeaves::gate_up);
   const auto& dnorm = fit(scratch.dhidden, {rows, dims_.hidden}, dstream.options());
-  linear_backward_input(dnorm, m.gate_up, unit_.weight(BlockLeaves::gate_up));
+  gate_up_.backward_input(dnorm, m.gate_up, context.dropout, scratch.projection);
+  gate_up_.backward_weight(m.gate_up, c.norm2, m.low[2], context.dropout, scratch.projection);
   kernels::rms_norm_backward(dnorm, m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, dstream, kernels::Into::add,
                              unit_.gradient(BlockLeaves::post_norm));
   unit_.gradient_ready(BlockLeaves::post_norm);
 }
 
-void Block::backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at) const {
+void Block::backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at, bool further) const {
   auto& scratch = *context.scratch;
   auto& m = at.matmuls;
   auto& c = at.cheap;
   const auto rows = dstream.size(0);
-  linear_backward_weight(unit_.gradient(BlockLeaves::out), dstream, m.mixed);
-  unit_.gradient_ready(BlockLeaves::out);
   const auto& dmixed = fit(scratch.dmixed, {rows, dims_.q_width()}, dstream.options());
-  linear_backward_input(dmixed, dstream, unit_.weight(BlockLeaves::out));
+  out_.backward_input(dmixed, dstream, context.dropout, scratch.projection);
+  out_.backward_weight(dstream, m.mixed, m.low[1], context.dropout, scratch.projection);
 
   if (keep_ == Keep::matmuls) {
     kernels::rms_norm_apply(at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, c.norm1);
     if (dims_.qk_norm) rotate(context, at);
   }
   const auto heads = head_views(dims_.qk_norm ? c.qk : m.qkv, m.qkv, dims_, context.time);
-  const auto gradients = attention_backward(dmixed, heads, m.attention);
+  const auto gradients = attention_backward(dmixed, heads, context.segments, m.attention);
   const auto& dqkv = fit(scratch.dqkv, {rows, dims_.qkv_width()}, dstream.options());
   kernels::rope_backward(gradients.dq, gradients.dk, gradients.dv, dqkv, head_layout(context), context.rotary, head_norms(), m.qkv);
   if (dims_.qk_norm) {
     unit_.gradient_ready(leaves_.q_norm);
     unit_.gradient_ready(leaves_.k_norm);
   }
-  if (dims_.qkv_bias) {
-    kernels::bias_backward(dqkv, unit_.gradient(leaves_.bias));
-    unit_.gradient_ready(leaves_.bias);
-  }
-  linear_backward_weight(unit_.gradient(BlockLeaves::qkv), dqkv, c.norm1);
-  unit_.gradient_ready(BlockLeaves::qkv);
   const auto& dnorm = scratch.dhidden;
-  linear_backward_input(dnorm, dqkv, unit_.weight(BlockLeaves::qkv));
+  if (!further && !unit_.trainable()) {  // nothing below is trained: adapters alone need their part
+    qkv_.backward_low(dqkv, scratch.projection);
+    return qkv_.backward_weight(dqkv, c.norm1, m.low[0], context.dropout, scratch.projection);
+  }
+  qkv_.backward_input(dnorm, dqkv, context.dropout, scratch.projection);
+  qkv_.backward_weight(dqkv, c.norm1, m.low[0], context.dropout, scratch.projection);
   kernels::rms_norm_backward(dnorm, at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, dstream, kernels::Into::add,
                              unit_.gradient(BlockLeaves::input_norm));
   unit_.gradient_ready(BlockLeaves::input_norm);

@@ -6,7 +6,9 @@
 #include "rank/kernels/kernels.h"
 #include "rank/model/attention.h"
 #include "rank/model/dims.h"
+#include "rank/model/kv_cache.h"
 #include "rank/model/model.h"
+#include "rank/model/projection.h"
 #include "rank/model/unit.h"
 
 namespace lockstep::model {
@@ -24,11 +26,12 @@ struct BlockActivations {
   at::Tensor qkv;           // [rows, qkv_width]; q and k rotated in place unless heads are normed
   at::Tensor qk;            // [rows, q_width + kv_width] normed and rotated; only with head norms
   AttentionSaved attention;
-  at::Tensor mixed;         // [rows, q_width] attention's output
-  at::Tensor middle;        // [rows, hidden] the stream between attention and MLP
-  at::Tensor norm2, rstd2;  // [rows, hidden], [rows]
-  at::Tensor gate_up;       // [rows, 2 intermediate]
-  at::Tensor swiglu;        // [rows, intermediate]
+  at::Tensor mixed;                            // [rows, q_width] attention's output
+  at::Tensor middle;                           // [rows, hidden] the stream between attention and MLP
+  at::Tensor norm2, rstd2;                     // [rows, hidden], [rows]
+  at::Tensor gate_up;                          // [rows, 2 intermediate]
+  at::Tensor swiglu;                           // [rows, intermediate]
+  std::array<at::Tensor, kBlockMatrices> low;  // what the adapters of its matrices keep; that of down by every policy
 };
 
 // Buffers that blocks share, because one at a time needs them.
@@ -39,33 +42,45 @@ struct BlockScratch {
   at::Tensor dmixed;             // [rows, q_width]
   at::Tensor dqkv;               // [rows, qkv_width]
   at::Tensor dswiglu;            // [rows, intermediate]
+  ProjectionScratch projection;
 };
 
 struct BlockContext {
-  std::int64_t time = 0;  // tokens a sample
-  kernels::RotaryTable rotary;
+  std::int64_t time = 0;      // tokens a sample
+  at::Tensor positions = {};  // [rows] i32 where records are packed; undefined: row % time
+  Segments segments = {};     // where packed records start
+  Dropout dropout = {};
+  kernels::RotaryTable rotary = {};
   BlockScratch* scratch = nullptr;
 };
 
 class Block {
  public:
-  Block(const Dims& dims, Unit& unit, Keep keep);
+  // adapters: the unit that holds them, or null.
+  Block(const Dims& dims, Unit& unit, Unit* adapters, const config::LoraConfig& lora, std::int64_t layer, Keep keep);
   void set_keep(Keep keep) { keep_ = keep; }
+  Keep keep() const { return keep_; }
+  std::array<const Projection*, kBlockMatrices> projections() const { return {&qkv_, &out_, &gate_up_, &down_}; }
 
   // Without `saved` nothing is kept (evaluation).
   ResidualStream forward(const ResidualStream& stream, const BlockContext& context, BlockActivations* saved) const;
-  // dstream: [rows, hidden] gradient of the stream behind the block; on return, of the stream before it.
-  void backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved) const;
+  // The same for new tokens of sequences whose earlier ones are in the cache; nothing is kept for a backward.
+  ResidualStream decode(const ResidualStream& stream, const BlockContext& context, std::size_t layer, KvCache& cache,
+                        const KvCache::Step& step) const;
+  // dstream: [rows, hidden] gradient of the stream behind the block; on return, of the stream before it, where `further` asks for it.
+  void backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved, bool further = true) const;
 
  private:
   // Where each activation lives under the policy: the block's own or the shared one.
   struct Places;
   Places places(BlockActivations* saved, BlockScratch& scratch) const;
   void start(const ResidualStream& stream, const Places& at) const;
+  HeadViews project(const BlockContext& context, const Places& at) const;
   void attend(const BlockContext& context, const Places& at) const;
+  ResidualStream finish(const BlockContext& context, const Places& at) const;
   void expand(const BlockContext& context, const Places& at) const;
   void backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const;
-  void backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at) const;
+  void backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at, bool further) const;
   void rotate(const BlockContext& context, const Places& at) const;
   kernels::HeadLayout head_layout(const BlockContext& context) const;
   kernels::HeadNorms head_norms() const;
@@ -73,6 +88,7 @@ class Block {
   const Dims& dims_;
   const BlockLeaves leaves_;
   Unit& unit_;
+  const Projection qkv_, out_, gate_up_, down_;
   Keep keep_;
 };
 

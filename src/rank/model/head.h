@@ -9,12 +9,18 @@ namespace lockstep::model {
 
 class Head {
  public:
-  // tied_to: the embedding, where its matrix serves as the output matrix too.
-  Head(const Dims& dims, Unit& unit, Unit* tied_to);
+  // matrix: the unit whose first leaf is the output matrix, where that is not `unit`: a tied embedding, or a copy that is trained whole.
+  // shared: it is the embedding's too, whose backward completes its gradient.
+  Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared);
 
-  // Summed loss, f32 scalar on the device. targets: [rows] i64.
-  at::Tensor loss(const ResidualStream& stream, const at::Tensor& targets);
-  // The same, and adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
+  // Memory is scarce: logits of few rows at a time.
+  void set_lean(bool lean) {
+    lean_ = lean;
+    chunk_bytes_ = 0;
+  }
+  // Without gradients. targets: [rows] i64.
+  Score score(const ResidualStream& stream, const at::Tensor& targets);
+  // The summed loss, f32 scalar on the device; adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
   at::Tensor loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale, const at::Tensor& dstream);
   // [rows, vocab]
   at::Tensor logits(const ResidualStream& stream);
@@ -22,14 +28,16 @@ class Head {
  private:
   void normalize(const ResidualStream& stream);
   std::int64_t chunk_rows(const at::Tensor& like);
-  const at::Tensor& matrix() const { return tied_to_ ? tied_to_->weight(kEmbeddingWeight) : unit_.weight(HeadLeaves::weight); }
+  const at::Tensor& matrix() const { return owner_.weight(HeadLeaves::weight); }
 
   const Dims& dims_;
   const HeadLeaves leaves_;
   Unit& unit_;
-  Unit* tied_to_;
+  Unit& owner_;  // of the output matrix
+  bool shared_;
+  bool lean_ = false;
   std::int64_t chunk_bytes_ = 0;  // of logits; chosen at first use
-  at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_;
+  at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_, correct_;
 };
 
 }  // namespace lockstep::model

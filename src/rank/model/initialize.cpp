@@ -1,17 +1,33 @@
 // Writes initial weights: each leaf's numbers follow from the seed and its name alone.
 #include "base/text.h"
 #include "rank/kernels/kernels.h"
+#include "rank/kernels/mix.h"
 #include "rank/model/model.h"
 
 namespace lockstep::model {
+namespace {
+
+// On the host, whatever the device: only adapters start like this, and they are small.
+at::Tensor uniform_numbers(std::int64_t count, std::uint64_t key, double bound) {
+  at::Tensor numbers = at::empty({count}, at::kFloat);
+  float* out = numbers.mutable_data_ptr<float>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double share = double(kernels::mix(key + std::uint64_t(i)) >> 11) * 0x1p-53;
+    out[i] = float((2 * share - 1) * bound);
+  }
+  return numbers;
+}
+
+}  // namespace
 
 void initialize(std::vector<std::unique_ptr<Unit>>& units, std::int64_t seed) {
   for (auto& unit : units) {
+    if (!unit) continue;
     const auto& leaves = unit->spec().leaves;
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       const auto& weight = unit->weight(i);
       const auto& master = unit->master();
-      if (leaves[i].init != Init::normal) {
+      if (leaves[i].init == Init::ones || leaves[i].init == Init::zeros) {
         const double value = leaves[i].init == Init::ones ? 1 : 0;
         weight.fill_(value);
         if (master.defined()) master.narrow(0, unit->offset(i), weight.numel()).fill_(value);
@@ -20,7 +36,11 @@ void initialize(std::vector<std::unique_ptr<Unit>>& units, std::int64_t seed) {
       const auto key = base::hash64(leaves[i].pieces.front().name, std::uint64_t(seed) * 0x9e3779b97f4a7c15ull + 0xcbf29ce484222325ull);
       const auto exact = master.defined() ? master.narrow(0, unit->offset(i), weight.numel())
                                           : at::empty({weight.numel()}, weight.options().dtype(at::kFloat));
-      kernels::random_normal(exact, key, leaves[i].init_std);
+      if (leaves[i].init == Init::normal) {
+        kernels::random_normal(exact, key, leaves[i].init_std);
+      } else {
+        exact.copy_(uniform_numbers(exact.numel(), key, leaves[i].init_std));
+      }
       if (exact.const_data_ptr() != weight.const_data_ptr()) weight.view({-1}).copy_(exact);
     }
   }

@@ -56,8 +56,8 @@ BlockLeaves::BlockLeaves(const Dims& dims) {
 
 namespace {
 
-LeafSpec matrix(std::string name, std::vector<Piece> pieces, double std) {
-  return {.name = std::move(name), .pieces = std::move(pieces), .init = Init::normal, .init_std = std, .decay = true};
+LeafSpec matrix(std::string name, std::vector<Piece> pieces, double std, Role role = Role::inner) {
+  return {.name = std::move(name), .pieces = std::move(pieces), .init = Init::normal, .init_std = std, .decay = true, .role = role};
 }
 
 LeafSpec vector(std::string name, std::vector<Piece> pieces, Init init) {
@@ -99,10 +99,11 @@ std::vector<UnitSpec> decoder_units(const config::ModelConfig& config) {
   const Dims d(config);
   std::vector<UnitSpec> units;
   units.push_back(
-      {.name = "embedding", .leaves = {matrix("embed_tokens.weight", {{"model.embed_tokens.weight", {d.vocab, d.hidden}}}, d.init_std)}});
+      {.name = "embedding",
+       .leaves = {matrix("embed_tokens.weight", {{"model.embed_tokens.weight", {d.vocab, d.hidden}}}, d.init_std, Role::token_embedding)}});
   for (std::int64_t layer = 0; layer < d.layers; ++layer) units.push_back(block_unit(d, layer));
   UnitSpec head{.name = "head", .leaves = {}};
-  if (!d.tied) head.leaves.push_back(matrix("lm_head.weight", {{"lm_head.weight", {d.vocab, d.hidden}}}, d.init_std));
+  if (!d.tied) head.leaves.push_back(matrix("lm_head.weight", {{"lm_head.weight", {d.vocab, d.hidden}}}, d.init_std, Role::output_head));
   head.leaves.push_back(vector("norm.weight", {{"model.norm.weight", {d.hidden}}}, Init::ones));
   units.push_back(std::move(head));
   return units;

@@ -4,26 +4,38 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
-#include "rank/kernels/kernels.h"
+#include "base/error.h"
 
 namespace lockstep::model {
 
 using kernels::Into;
 
-void linear(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  if (kernels::matmul(out, x, weight.t(), Into::write, bias)) return;
-  auto target = out;
-  if (bias.defined()) {
-    at::addmm_out(target, bias, x, weight.t());
+namespace {
+
+// out = scale left right (+ out), by ATen.
+void plain(at::Tensor out, const at::Tensor& left, const at::Tensor& right, Into into, double scale) {
+  if (into == Into::add) {
+    out.addmm_(left, right, 1, scale);
+  } else if (scale == 1) {
+    at::mm_out(out, left, right);
   } else {
-    at::mm_out(target, x, weight.t());
+    at::addmm_out(out, out, left, right, 0, scale);
   }
 }
 
-void linear_backward_input(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& weight) {
-  if (kernels::matmul(dx, dout, weight, Into::write)) return;
-  auto target = dx;
-  at::mm_out(target, dout, weight);
+}  // namespace
+
+void linear(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Into into, double scale) {
+  if (kernels::matmul(out, x, weight.t(), into, bias, scale)) return;
+  if (!bias.defined()) return plain(out, x, weight.t(), into, scale);
+  base::check(into == Into::write && scale == 1, "a bias comes with a plain product");
+  auto target = out;
+  at::addmm_out(target, bias, x, weight.t());
+}
+
+void linear_backward_input(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& weight, Into into, double scale) {
+  if (kernels::matmul(dx, dout, weight, into, {}, scale)) return;
+  plain(dx, dout, weight, into, scale);
 }
 
 void linear_backward_weight(const at::Tensor& dweight, const at::Tensor& dout, const at::Tensor& x) {

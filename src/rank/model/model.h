@@ -5,12 +5,15 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "config/run_config.h"
 #include "rank/model/unit.h"
 
 namespace lockstep::model {
+
+class KvCache;
 
 // What LibTorch calls the setting model.dtype.
 at::ScalarType scalar_type(config::DType dtype);
@@ -28,25 +31,51 @@ enum class Keep {
   input,    // the block's input alone: backward runs forward again
 };
 
+// What a decoder is given: tokens and targets [batch, time] i64 on the device; a target of -100 is not trained.
+struct Input {
+  at::Tensor tokens, targets;
+  at::Tensor starts = {};  // [records + 1] i32 on the host where records are packed: rows where each starts, and the end
+  at::Tensor keys = {};    // [batch] i64 on the device where adapters drop elements: one a row of tokens
+};
+
+// How well targets were predicted, summed over them: f32 scalars on the device.
+struct Score {
+  at::Tensor loss;
+  at::Tensor correct;  // targets that were the likeliest token
+};
+
 // Forward and backward are explicit: no autograd graph is built. One thread, the device's current stream.
 class Decoder {
  public:
   Decoder(const config::ModelConfig& config, std::vector<Unit*> units, Keep keep = Keep::all);
+  // adapters: as adapter_units() lays them out, null where there is none. Units without gradients are frozen.
+  Decoder(const config::ModelConfig& config, std::vector<Unit*> units, const config::LoraConfig& lora, std::vector<Unit*> adapters);
   ~Decoder();
 
-  // tokens, targets: [batch, time] i64 on the device; a target of -100 is not trained.
   // Adds the gradient of scale * (summed loss) to the units' gradients, announces each leaf (Unit::gradient_ready)
   // and returns the summed loss: f32 scalar on the device. scale: f32 scalar on the device.
+  at::Tensor forward_backward(const Input& input, const at::Tensor& scale);
   at::Tensor forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale);
-  // From the next step on, for one block.
-  void set_keep(std::size_t block, Keep keep);
+  // From the next step on: one policy a block. offload: the inputs of blocks that are made again wait in host memory.
+  void set_keep(const std::vector<Keep>& keep, bool offload = false);
   // Called between forward and backward of forward_backward, for phase stamps.
   void on_backward(std::function<void()> callback);
 
-  // Summed loss without gradients: f32 scalar on the device.
+  // Without gradients.
+  Score score(const Input& input);
+  at::Tensor loss_sum(const Input& input);
   at::Tensor loss_sum(const at::Tensor& tokens, const at::Tensor& targets);
   // [batch, time, vocab]
   at::Tensor logits(const at::Tensor& tokens);
+
+  // For `batch` sequences that have seen nothing yet.
+  KvCache make_cache(std::int64_t batch) const;
+  // The next tokens of every sequence in the cache, [batch, new] i64, many (a prompt) or one. counts: how many of a row are real, where
+  // shorter rows are filled up at their end. Returns the logits behind the last real one: [batch, vocab].
+  at::Tensor decode(const at::Tensor& tokens, KvCache& cache, std::span<const std::int64_t> counts = {});
+
+  // DoRA: magnitudes that leave the loaded weights as they are. Once, when base weights and adapters are in place.
+  void reset_magnitudes();
 
  private:
   struct Parts;

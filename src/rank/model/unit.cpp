@@ -56,7 +56,11 @@ Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)) {
     gradients_ =
         storage.gradient_memory.defined() ? storage.gradient_memory : at::zeros({elements_}, on_device.dtype(storage.gradient_dtype));
     base::check(gradients_.numel() == elements_, "gradient memory is of the unit's size");
-    master_ = storage.weight_dtype == at::kFloat ? weights_ : at::zeros({elements_}, on_device.dtype(at::kFloat));
+    if (storage.weight_dtype == at::kFloat) {
+      master_ = weights_;
+    } else if (storage.master) {
+      master_ = at::zeros({elements_}, on_device.dtype(at::kFloat));
+    }
   }
   for (std::size_t i = 0; i < spec_.leaves.size(); ++i) {
     const auto shape = spec_.leaves[i].shape();

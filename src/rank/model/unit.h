@@ -6,10 +6,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace lockstep::model {
+
+class QuantizedMatrix;
 
 // What a checkpoint calls one tensor, in Hugging Face's names.
 struct Piece {
@@ -17,15 +20,19 @@ struct Piece {
   std::vector<std::int64_t> shape;
 };
 
-enum class Init { normal, ones, zeros };
+enum class Init { normal, uniform, ones, zeros };
+
+// What an optimizer must know of a parameter to give it its learning rate and its method.
+enum class Role { inner, token_embedding, output_head, adapter_b };
 
 // One parameter as the model uses it: its pieces stacked along the first dimension ("q, k, v" are one matrix).
 struct LeafSpec {
   std::string name;  // "qkv_proj.weight": unique within the unit
   std::vector<Piece> pieces;
   Init init = Init::normal;
-  double init_std = 0.02;
-  bool decay = true;  // takes weight decay: matrices do, norms and biases do not
+  double init_std = 0.02;  // of normal numbers; the bound of uniform ones
+  bool decay = true;       // takes weight decay: matrices do, norms and biases do not
+  Role role = Role::inner;
 
   std::vector<std::int64_t> shape() const;
   std::int64_t elements() const;
@@ -40,12 +47,18 @@ struct UnitSpec {
 // How many numbers a unit's flat buffer holds, padding included.
 std::int64_t flat_elements(const UnitSpec& spec);
 
+// How frozen matrices are held; norms and biases stay as they are.
+enum class Quantization { none, nf4, int8 };
+
 struct UnitStorage {
   at::Device device = at::kCPU;
   at::ScalarType weight_dtype = at::kFloat;
   at::ScalarType gradient_dtype = at::kFloat;
-  bool trainable = true;            // false: no gradients, no master weights
-  at::Tensor gradient_memory = {};  // [flat_elements] where the gradients shall live; undefined: memory of the unit's own
+  bool trainable = true;                           // false: no gradients, no master weights
+  bool master = true;                              // false: 16-bit weights are their own masters, updated with stochastic rounding
+  Quantization quantization = Quantization::none;  // of matrices, where the unit is not trained
+  bool double_quant = true;                        // NF4: the scales are quantised too
+  at::Tensor gradient_memory = {};                 // [flat_elements] where the gradients shall live; undefined: memory of the unit's own
 };
 
 // Owns the buffers. Each leaf starts at a multiple of 64 elements and the whole is padded to 256; padding stays zero.
@@ -60,11 +73,21 @@ class Unit {
 
   const at::Tensor& weights() const { return weights_; }      // [elements] what forward reads
   const at::Tensor& gradients() const { return gradients_; }  // [elements] undefined if not trainable
-  const at::Tensor& master() const { return master_; }        // [elements] f32; shares weights' storage where those are f32
+  bool trainable() const { return gradients_.defined(); }
+  // [elements] f32; shares weights' storage where those are f32; undefined if not trainable or stored without.
+  const at::Tensor& master() const { return master_; }
+  // The weights in the precision that counts, for checkpoints, broadcasts and updates: masters where there are some.
+  const at::Tensor& exact() const { return master_.defined() ? master_ : weights_; }
+  // After exact() was written: what forward reads becomes its rounding.
+  void refresh_weights() const {
+    if (exact().const_data_ptr() != weights_.const_data_ptr()) weights_.copy_(exact());
+  }
 
   const at::Tensor& weight(std::size_t leaf) const { return leaf_weights_[leaf]; }
   const at::Tensor& gradient(std::size_t leaf) const { return leaf_gradients_[leaf]; }
   std::int64_t offset(std::size_t leaf) const { return offsets_[leaf]; }
+  // Null where the leaf is held dense, in weight(leaf).
+  const QuantizedMatrix* quantized(std::size_t leaf) const { return leaf < quantized_.size() ? quantized_[leaf].get() : nullptr; }
 
   // A view of `flat` (any buffer of elements() numbers) for every piece, in order: what checkpoints store.
   struct NamedView {
@@ -86,6 +109,7 @@ class Unit {
   std::vector<std::int64_t> offsets_;
   at::Tensor weights_, gradients_, master_;
   std::vector<at::Tensor> leaf_weights_, leaf_gradients_;
+  std::vector<std::shared_ptr<QuantizedMatrix>> quantized_;  // by leaf; empty where everything is dense
   std::function<void(std::size_t)> listener_;
 };
 

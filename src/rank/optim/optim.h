@@ -1,9 +1,10 @@
-// AdamW over units, learning-rate schedules, clipping and loss scaling. Decisions are made on the device: no step waits for the host.
+// Optimizers over units, learning-rate schedules, clipping and loss scaling. Decisions are made on the device: no step waits for the host.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "config/run_config.h"
@@ -24,27 +25,36 @@ struct StepReport {
   std::int64_t skipped_total = 0;
 };
 
-// Owns the moments of its units and the control numbers on the device. One thread, the device's current stream. Not collective:
+struct Settings {
+  config::Optimizer method = config::Optimizer::adamw;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  double momentum = 0.9, muon_momentum = 0.95;
+  double embedding_rate = 1;        // times the learning rate: token embedding and output head
+  double adapter_b_rate = 1;        // times the learning rate: B matrices of adapters
+  double max_grad_norm = 1;         // 0: no clipping
+  double nominal_tokens = 1;        // global batch x sequence length: the constant that losses are divided by
+  bool dynamic_loss_scale = false;  // f16
+  double initial_loss_scale = 1;
+  double loss_scale_window = 2000;
+  std::int64_t seed = 0;  // of stochastic rounding
+};
+Settings settings_for(const config::RunConfig& config, double nominal_tokens);
+
+// Owns the states of its units and the control numbers on the device. One thread, the device's current stream. Not collective:
 // the totals it is given are already summed over ranks, so every rank decides the same.
 //
 // One step:
 //   scale()            -> what backward multiplies the summed loss with
 //   ...forward, backward, reduction of gradients...
 //   finish_gradients() -> norm, clipping, finite or skip, next loss scale
-//   step(lr)           -> moments, master weights, weights; gradients become zero
-class AdamW {
+//   step(lr)           -> states, master weights, weights; gradients become zero
+//
+// Units without master weights (UnitStorage::master = false) are updated with stochastic rounding, and so are their states: the bits
+// follow from (seed, unit, update count, place), so they are the same on every rank, on every device and after a resume.
+class Optimizer {
  public:
-  struct Settings {
-    double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
-    double max_grad_norm = 1;         // 0: no clipping
-    double nominal_tokens = 1;        // global batch x sequence length: the constant that losses are divided by
-    bool dynamic_loss_scale = false;  // f16
-    double initial_loss_scale = 1;
-    double loss_scale_window = 2000;
-  };
-  static Settings settings_for(const config::TrainerConfig& trainer, config::DType dtype, double nominal_tokens);
-
-  AdamW(std::vector<model::Unit*> units, const Settings& settings);
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
 
   // f32 scalar on the device: loss_scale / nominal_tokens.
   const at::Tensor& scale() const { return scale_; }
@@ -53,26 +63,53 @@ class AdamW {
   at::Tensor sum_of_squares() const;
   // The totals over all ranks, scalars on the device of any float type: squares of the summed gradient, valid tokens, loss.
   void finish_gradients(const at::Tensor& sum_of_squares, const at::Tensor& token_count, const at::Tensor& loss_sum);
-  void step(double learning_rate);
+  virtual void step(double learning_rate) = 0;
 
   // [8] f64 on the device, laid out as kernels::Control: copy it without waiting, read it with report_of.
   const at::Tensor& control() const { return control_; }
   static StepReport report_of(const at::Tensor& control_on_host);
   StepReport report() const;  // waits for the device
 
-  // Moments for checkpoints: views by the parameters' names, "exp_avg.<name>" and "exp_avg_sq.<name>".
-  std::vector<model::Unit::NamedView> named_state() const;
+  // States for checkpoints: views by the parameters' names, "<state>.<name>"; docs/checkpoints.md lists them for each method.
+  virtual std::vector<model::Unit::NamedView> named_state() const = 0;
   void restore_control(std::int64_t updates, double loss_scale, std::int64_t good_steps, std::int64_t skipped_total);
   std::int64_t good_steps() const;  // waits for the device; for checkpoints
 
-  const at::Tensor& exp_avg(std::size_t unit) const { return exp_avg_[unit]; }
-  const at::Tensor& exp_avg_sq(std::size_t unit) const { return exp_avg_sq_[unit]; }
+ protected:
+  Optimizer(std::vector<model::Unit*> units, const Settings& settings);
+
+  // A stretch of a unit whose numbers are all updated alike.
+  struct Stretch {
+    std::int64_t begin, count;
+    double rate;   // times the learning rate
+    double decay;  // weight decay
+  };
+  double rate_of(const model::LeafSpec& leaf) const;
+  // The whole unit, padding included, in as few stretches as its leaves allow.
+  std::vector<Stretch> stretches(const model::Unit& unit) const;
+  // What the random bits of a unit's rounding follow from, beside the update count.
+  std::uint64_t key_of(const model::Unit& unit) const;
+
+  // Every piece of a unit: what a method that looks at whole matrices works on.
+  struct Place {
+    const model::LeafSpec* leaf;
+    const model::Piece* piece;
+    std::int64_t begin, count;
+    double rate, decay;
+  };
+  std::vector<Place> places(const model::Unit& unit) const;
+
+  const std::vector<model::Unit*>& units() const { return units_; }
+  const Settings& settings() const { return settings_; }
 
  private:
   std::vector<model::Unit*> units_;
   Settings settings_;
-  std::vector<at::Tensor> exp_avg_, exp_avg_sq_;  // [unit.elements()] f32
   at::Tensor control_, scale_;
 };
+
+// The method that settings.method names, over those of the units that are trained.
+std::unique_ptr<Optimizer> make_optimizer(const std::vector<model::Unit*>& units, const Settings& settings);
+std::unique_ptr<Optimizer> make_optimizer(const config::RunConfig& config, const std::vector<model::Unit*>& units, double nominal_tokens);
 
 }  // namespace lockstep::optim

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "rank/comm/comm.h"
@@ -11,16 +12,24 @@
 
 namespace lockstep::parallel {
 
-// The model's units in forward order, and the one buffer their gradients share, in the order backward completes them.
+// The model's units in forward order, and the one buffer that all gradients share, in the order backward completes them.
+// Either the units are trained, or they are frozen and the adapters beside them are trained.
 struct Replica {
   std::vector<std::unique_ptr<model::Unit>> units;
+  std::vector<std::unique_ptr<model::Unit>> adapters;  // empty, or one a unit, null where it has none
   at::Tensor gradients;
 
   std::vector<model::Unit*> in_forward_order() const;
-  std::vector<model::Unit*> in_backward_order() const;
+  std::vector<model::Unit*> adapters_in_forward_order() const;
+  std::vector<model::Unit*> trained_in_forward_order() const;
+  std::vector<model::Unit*> trained_in_backward_order() const;
   std::int64_t parameters() const;
+  std::int64_t trained_parameters() const;
 };
 Replica make_replica(std::vector<model::UnitSpec> specs, model::UnitStorage storage);
+// Frozen units, and adapters that are trained.
+Replica make_adapted_replica(std::vector<model::UnitSpec> specs, std::vector<std::optional<model::UnitSpec>> adapters,
+                             model::UnitStorage storage);
 
 // Collective. Afterwards every rank has rank 0's weights.
 void broadcast_weights(const comm::Group& group, const Replica& replica);

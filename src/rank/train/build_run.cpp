@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "rank/model/recompute.h"
 #include "rank/train/keep.h"
+#include "rank/train/make_model.h"
 #include "rank/train/run.h"
 #include "rank/train/state.h"
 
@@ -27,7 +28,7 @@ data::Loader::Options loader_options(const Run& run) {
 void choose_recompute(Run& run) {
   const std::vector<model::Keep> keep = keep_for(run.config, run.batch.batch_size * run.dataset.training->seq_len(),
                                                  run.replica.units.front()->weights().element_size(), run.world->device());
-  for (std::size_t block = 0; block < keep.size(); ++block) run.model->set_keep(block, keep[block]);
+  run.model->set_keep(keep, run.config.trainer.offload_checkpoints);
   run.recompute = model::describe(keep);
 }
 
@@ -67,25 +68,28 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
     at::globalContext().setDeterministicFillUninitializedMemory(false);  // only hides reads of unwritten memory, at a price
   }
   run->dataset = data::open_dataset(run->config.data, run->config.model, run->config.trainer.seed);
-  const at::ScalarType weight_dtype = model::scalar_type(run->config.model.dtype);
-  run->replica = parallel::make_replica(model::decoder_units(run->config.model),
-                                        {.device = request.device, .weight_dtype = weight_dtype, .gradient_dtype = weight_dtype});
-  run->model = std::make_unique<model::Decoder>(run->config.model, run->replica.in_forward_order());
+  run->replica = make_units(run->config, request.device);
+  run->model = make_decoder(run->config, run->replica);
   run->model->on_backward([raw = run.get()] { raw->enter(record::Phase::backward); });
-  run->gradients = std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.in_backward_order(), run->config.parallel);
-  run->optimizer = std::make_unique<optim::AdamW>(
-      run->replica.in_backward_order(), optim::AdamW::settings_for(run->config.trainer, run->config.model.dtype, run->nominal_tokens()));
+  run->gradients =
+      std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.trained_in_backward_order(), run->config.parallel);
+  run->optimizer = optim::make_optimizer(run->config, run->replica.trained_in_backward_order(), run->nominal_tokens());
 
   choose_recompute(*run);
 
   run->page->set_phase(record::Phase::loading, 0);
   const auto checkpoint = find_checkpoint(ranks, run->config, run->folder);
-  if (checkpoint) {
-    restore(*run, *checkpoint);
-  } else {
-    model::initialize(run->replica.units, run->config.trainer.seed);
+  // Frozen weights come from where they came from first; a checkpoint holds what is trained.
+  std::vector<std::string> notes;
+  const bool from_folder = !run->config.model.path.empty();
+  if (!checkpoint || run->config.lora.enabled) {
+    if (from_folder) notes = load_weights(run->config, run->replica);
+    if (!from_folder) initialize_weights(run->config, run->replica);
   }
-  parallel::broadcast_weights(ranks, run->replica);
+  initialize_adapters(run->config, run->replica, *run->model);
+  if (checkpoint) restore(*run, *checkpoint);
+  // Every rank has read a model folder by itself, in parallel; fingerprints tell if one of them read something else.
+  if (checkpoint || !from_folder) parallel::broadcast_weights(ranks, run->replica);
   parallel::verify_equal(ranks, run->replica, run->progress.step);
 
   run->batches = (run->config.data.distributed_loading ? read_own_share : receive_from_first)(run->dataset.training, loader_options(*run),
@@ -101,6 +105,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
     run->metrics->write_event(nlohmann::json{
         {"event", "model"},
         {"parameters", run->replica.parameters()},
+        {"trained_parameters", run->replica.trained_parameters()},
         {"data", run->dataset.description},
         {"backend", config::name_of(run->world->backend())},
         {"total_steps", run->total_steps},
@@ -108,6 +113,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
          run->recompute}}.dump());
     if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard");
     if (!run->world->fallback().empty()) run->note(run->world->fallback());
+    for (const std::string& note : notes) run->note(note);
     if (checkpoint) run->note(fmt::format("resumed from {} at step {}", checkpoint->string(), run->progress.step));
   }
   return run;

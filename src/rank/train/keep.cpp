@@ -12,7 +12,11 @@ std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t 
   switch (config.trainer.recompute) {
     case config::Recompute::none: return std::vector(blocks, model::Keep::all);
     case config::Recompute::norms: return std::vector(blocks, model::Keep::matmuls);
-    case config::Recompute::blocks: return std::vector(blocks, model::Keep::input);
+    case config::Recompute::blocks: {
+      std::vector keep(blocks, model::Keep::all);
+      for (std::size_t i = 0; i < blocks; i += static_cast<std::size_t>(config.trainer.recompute_every)) keep[i] = model::Keep::input;
+      return keep;
+    }
     case config::Recompute::automatic: return model::choose_keep(config.model, rows, element_size, free_memory_bytes(device));
   }
   throw base::Bug("a policy that has no name");

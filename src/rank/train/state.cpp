@@ -12,11 +12,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// null where nothing is stretched, as checkpoints say that know no scaling.
+Json rope_scaling_json(const config::RopeScalingConfig& scaling) {
+  if (scaling.type == config::RopeScaling::none) return nullptr;
+  return {{"type", config::name_of(scaling.type)},
+          {"factor", scaling.factor},
+          {"low_freq_factor", scaling.low_freq_factor},
+          {"high_freq_factor", scaling.high_freq_factor},
+          {"original_max_seq_len", scaling.original_max_seq_len}};
+}
+
 Json model_json(const config::ModelConfig& m) {
   return {{"hidden_size", m.hidden_size}, {"num_layers", m.num_layers}, {"num_heads", m.num_heads},
           {"kv_heads", m.kv_heads},       {"head_dim", m.head_dim},     {"intermediate_size", m.intermediate_size},
           {"vocab_size", m.vocab_size},   {"rope_theta", m.rope_theta}, {"tie_embeddings", m.tie_embeddings},
-          {"qkv_bias", m.qkv_bias},       {"qk_norm", m.qk_norm},       {"norm_eps", m.norm_eps}};
+          {"qkv_bias", m.qkv_bias},       {"qk_norm", m.qk_norm},       {"norm_eps", m.norm_eps},
+          {"rope_scaling", rope_scaling_json(m.rope_scaling)}};
 }
 
 Json state_json(const Run& run) {
@@ -25,13 +36,18 @@ Json state_json(const Run& run) {
           {"step", run.progress.step},
           {"tokens", run.progress.tokens},
           {"skipped_steps", run.progress.skipped},
+          {"best", run.progress.best ? Json{{"step", run.progress.best->step}, {"eval_loss", run.progress.best->loss}} : Json(nullptr)},
           {"data",
            {{"epoch", run.progress.position.epoch},
             {"sample", run.progress.position.sample},
             {"fingerprint", run.dataset.training->fingerprint()},
             {"seed", run.config.trainer.seed},
             {"seq_len", run.dataset.training->seq_len()}}},
-          {"optimizer", {{"updates", report.updates}, {"loss_scale", report.loss_scale}, {"good_steps", run.optimizer->good_steps()}}},
+          {"optimizer",
+           {{"method", config::name_of(run.config.trainer.optimizer)},
+            {"updates", report.updates},
+            {"loss_scale", report.loss_scale},
+            {"good_steps", run.optimizer->good_steps()}}},
           {"batch", {{"global_batch_size", run.batch.global_batch_size}, {"ranks", run.ranks().size()}}},
           {"model", model_json(run.config.model)}};
 }
@@ -56,8 +72,8 @@ std::filesystem::path checkpoints_folder(const config::RunConfig& config, const 
 
 checkpoint::Contents contents_of(const Run& run) {
   checkpoint::Contents contents;
-  for (const auto& unit : run.replica.units) {
-    for (auto& [name, view] : unit->pieces_of(unit->master())) contents.model.push_back({name, view});
+  for (const model::Unit* unit : run.replica.trained_in_forward_order()) {
+    for (auto& [name, view] : unit->pieces_of(unit->exact())) contents.model.push_back({name, view});
   }
   for (auto& [name, view] : run.optimizer->named_state()) contents.optimizer.push_back({name, view});
   contents.state_json = state_json(run).dump(2);
@@ -102,10 +118,9 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
   std::vector<std::string> differences;
   const Json here = model_json(model);
   for (const auto& [key, value] : here.items()) {
-    if (!saved.contains(key) || saved[key] != value) {
-      differences.push_back(
-          fmt::format("model.{} is {} there and {} here", key, saved.contains(key) ? saved[key].dump() : "not set", value.dump()));
-    }
+    const Json there = saved.contains(key) ? saved[key] : Json();
+    if (there != value)
+      differences.push_back(fmt::format("model.{} is {} there and {} here", key, there.is_null() ? "not set" : there.dump(), value.dump()));
   }
   if (differences.empty()) return;
   throw base::checkpoint_error("resume", "the checkpoint {} is of another model: {}. Use the config it was trained with ({}).",
@@ -114,17 +129,34 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
 }
 
 void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica) {
-  for (const auto& unit : replica.units) {
-    const at::Tensor& stored = unit->master().defined() ? unit->master() : unit->weights();
-    for (const auto& [name, view] : unit->pieces_of(stored)) reader.read("model", name, view);
-    if (!unit->weights().is_same(stored)) unit->weights().copy_(stored);
+  // Frozen weights are not in a checkpoint: they come from where they came from first.
+  const auto stored_units = replica.adapters.empty() ? replica.in_forward_order() : replica.trained_in_forward_order();
+  for (const model::Unit* unit : stored_units) {
+    for (const auto& [name, view] : unit->pieces_of(unit->exact())) reader.read("model", name, view);
+    unit->refresh_weights();
   }
 }
+
+namespace {
+
+void check_same_optimizer(const Json& saved, config::Optimizer asked, const std::filesystem::path& folder) {
+  const std::string there = saved.value("method", "adamw");  // checkpoints of the first format know no other
+  const std::string_view here = config::name_of(asked);
+  if (there == here) return;
+  throw base::checkpoint_error(
+      "resume",
+      "the checkpoint {} holds the states of trainer.optimizer = {}, this run asks for {}, which cannot go on from "
+      "them. Resume with --optimizer {}, or start a new run.",
+      folder.string(), there, here, there);
+}
+
+}  // namespace
 
 void restore(Run& run, const std::filesystem::path& folder) {
   const checkpoint::Reader reader(folder);
   check_same_model(reader, run.config.model);
   const Json state = Json::parse(reader.state_json());
+  check_same_optimizer(state.at("optimizer"), run.config.trainer.optimizer, folder);
   const Json& data = state.at("data");
   const bool same_data = data.at("fingerprint") == run.dataset.training->fingerprint() && data.at("seed") == run.config.trainer.seed &&
                          data.at("seq_len") == run.dataset.training->seq_len();
@@ -142,6 +174,9 @@ void restore(Run& run, const std::filesystem::path& folder) {
   run.progress.step = state.at("step");
   run.progress.tokens = state.at("tokens");
   run.progress.skipped = state.at("skipped_steps");
+  // Another validation split would make its losses incomparable.
+  if (const Json best = state.value("best", Json(nullptr)); same_data && best.is_object())
+    run.progress.best = {.step = best.at("step"), .loss = best.at("eval_loss")};
   run.optimizer->restore_control(optimizer.at("updates"), optimizer.at("loss_scale"), optimizer.at("good_steps"), run.progress.skipped);
   if (same_data) run.progress.position = {.epoch = data.at("epoch"), .sample = data.at("sample")};
 }

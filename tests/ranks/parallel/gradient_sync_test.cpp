@@ -35,7 +35,7 @@ struct Net {
   explicit Net(const config::ParallelConfig& options, at::Device device = at::kCPU)
       : replica(parallel::make_replica(model::decoder_units(tiny()), {.device = device})),
         model(tiny(), replica.in_forward_order()),
-        sync(replica.gradients, replica.in_backward_order(), options) {
+        sync(replica.gradients, replica.trained_in_backward_order(), options) {
     model::initialize(replica.units, 3);
   }
   parallel::Replica replica;
@@ -111,7 +111,7 @@ struct TwoLeaves {
             {{.name = "pair",
               .leaves = {{.name = "a", .pieces = {{"net.a.weight", {8, 8}}}}, {.name = "b", .pieces = {{"net.b.weight", {8, 8}}}}}}},
             {})),
-        sync(replica.gradients, replica.in_backward_order(), options) {}
+        sync(replica.gradients, replica.trained_in_backward_order(), options) {}
   void backward(bool uses_b) {
     replica.units[0]->gradient(0).add_(1);
     replica.units[0]->gradient_ready(0);

@@ -1,5 +1,6 @@
 // Each kernel against the same arithmetic in plain ATen, over sizes that fill vectors and sizes that do not.
 #include "rank/kernels/kernels.h"
+#include "rank/model/rotary.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -245,7 +246,7 @@ TEST(Rope, ForwardAndBackward) {
                                c.norms ? ", norms" : ""));
       const auto rows = c.batch * c.time, width = (c.heads + 2 * c.kv_heads) * c.head_dim;
       const auto qkv = random({rows, width}, 1, type);
-      const auto rotary = rotary_table(c.time + 3, c.head_dim, 10000, test::device());
+      const auto rotary = rotary_table(c.time + 3, model::inverse_frequencies(c.head_dim, 10000), test::device());
       const HeadLayout layout{c.time, c.heads, c.kv_heads, c.head_dim};
       HeadNorms norms{.q = {}, .k = {}, .dq = {}, .dk = {}, .eps = 1e-5};
       if (c.norms) {

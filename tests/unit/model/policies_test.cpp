@@ -58,15 +58,23 @@ TEST(Keep, EveryPolicyGivesTheSameBits) {
       const auto all = run(config, storage, [](Decoder&) {});
       for (const auto keep : {Keep::matmuls, Keep::input}) {
         SCOPED_TRACE(fmt::format("policy {}, {}, head norms {}", int(keep), c10::toString(type), head_norms));
-        expect_same_bits(all, run(config, storage, [&](Decoder& d) {
-                           for (std::size_t i = 0; i < 3; ++i) d.set_keep(i, keep);
-                         }));
+        expect_same_bits(all, run(config, storage, [&](Decoder& d) { d.set_keep({keep, keep, keep}); }));
       }
-      expect_same_bits(all, run(config, storage, [](Decoder& d) {
-                         d.set_keep(0, Keep::input);
-                         d.set_keep(2, Keep::matmuls);
-                       }));
+      expect_same_bits(all, run(config, storage, [](Decoder& d) { d.set_keep({Keep::input, Keep::all, Keep::matmuls}); }));
     }
+}
+
+// More blocks than the buffers that inputs travel through.
+TEST(Keep, OffloadedInputsComeBackTheSame) {
+  auto config = rich_model();
+  config.num_layers = 9;
+  const UnitStorage storage{.device = test::device()};
+  const test::Deterministic deterministic;
+  const auto plain = run(config, storage, [](Decoder&) {});
+  expect_same_bits(plain, run(config, storage, [](Decoder& d) { d.set_keep(std::vector<Keep>(9, Keep::input), /*offload=*/true); }));
+  std::vector<Keep> every_other(9, Keep::all);
+  for (std::size_t i = 0; i < 9; i += 2) every_other[i] = Keep::input;
+  expect_same_bits(plain, run(config, storage, [&](Decoder& d) { d.set_keep(every_other, /*offload=*/true); }));
 }
 
 TEST(Keep, EvaluationBetweenStepsChangesNothing) {

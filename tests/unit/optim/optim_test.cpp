@@ -1,5 +1,5 @@
 // AdamW against a straightforward loop in f64, the decisions about a step, and the learning-rate schedules.
-#include "rank/optim/optim.h"
+#include "rank/optim/elementwise.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
@@ -23,7 +23,7 @@ at::Tensor scalar(double value) { return at::full({}, value, at::TensorOptions()
 // AdamW as its paper has it, one number at a time.
 struct PlainAdamW {
   std::vector<double> p, m, v;
-  void step(const std::vector<double>& g, std::int64_t decayed, double lr, const AdamW::Settings& s, int t) {
+  void step(const std::vector<double>& g, std::int64_t decayed, double lr, const Settings& s, int t) {
     for (std::size_t i = 0; i < p.size(); ++i) {
       m[i] = s.beta1 * m[i] + (1 - s.beta1) * g[i];
       v[i] = s.beta2 * v[i] + (1 - s.beta2) * g[i] * g[i];
@@ -49,8 +49,8 @@ TEST_P(AdamWTypes, EqualsThePlainLoop) {
   const auto [weight_type, gradient_type] = GetParam();
   model::Unit unit(small_unit(), {.device = test::device(), .weight_dtype = weight_type, .gradient_dtype = gradient_type});
   unit.master().copy_(at::randn({unit.elements()}, test::generator(1)));
-  const AdamW::Settings settings{.weight_decay = 0.1, .max_grad_norm = 0, .nominal_tokens = 1};
-  AdamW adamw({&unit}, settings);
+  const Settings settings{.weight_decay = 0.1, .max_grad_norm = 0, .nominal_tokens = 1};
+  Elementwise adamw({&unit}, settings);
   PlainAdamW plain{numbers(unit.master()), std::vector<double>(unit.elements()), std::vector<double>(unit.elements())};
   for (int t = 1; t <= 12; ++t) {
     unit.gradients().copy_(at::randn({unit.elements()}, test::generator(10 + t)));
@@ -60,7 +60,7 @@ TEST_P(AdamWTypes, EqualsThePlainLoop) {
     adamw.step(lr);
     EXPECT_EQ(unit.gradients().abs().max().item<double>(), 0) << "gradients are zero for the next step";
   }
-  const auto actual = numbers(unit.master()), m = numbers(adamw.exp_avg(0)), v = numbers(adamw.exp_avg_sq(0));
+  const auto actual = numbers(unit.master()), m = numbers(adamw.first(0)), v = numbers(adamw.second(0));
   for (std::size_t i = 0; i < actual.size(); ++i) {
     EXPECT_NEAR(actual[i], plain.p[i], 2e-5) << i;
     EXPECT_NEAR(m[i], plain.m[i], 2e-6) << i;
@@ -85,9 +85,9 @@ struct Step {
 
 TEST(Control, DecidesClipsScalesAndSkips) {
   model::Unit unit(small_unit(), {.device = test::device()});
-  const AdamW::Settings settings{
+  const Settings settings{
       .max_grad_norm = 1, .nominal_tokens = 100, .dynamic_loss_scale = true, .initial_loss_scale = 1024, .loss_scale_window = 2};
-  AdamW adamw({&unit}, settings);
+  Elementwise adamw({&unit}, settings);
   EXPECT_FLOAT_EQ(adamw.scale().item<float>(), 10.24f);
   // Gradient: one number of that size. Its true mean is gradient * (100 / tokens) / loss scale.
   const std::vector<Step> steps = {
@@ -103,12 +103,12 @@ TEST(Control, DecidesClipsScalesAndSkips) {
     const auto& s = steps[i];
     unit.gradients().zero_();
     unit.gradients()[3].fill_(s.gradient);
-    const auto weights = unit.weights().clone(), moment = adamw.exp_avg(0).clone();
+    const auto weights = unit.weights().clone(), moment = adamw.first(0).clone();
     adamw.finish_gradients(adamw.sum_of_squares(), scalar(s.tokens), scalar(s.loss));
     adamw.step(1e-3);
     const auto report = adamw.report();
     EXPECT_EQ(report.skipped, s.skipped) << i;
-    EXPECT_EQ(at::equal(unit.weights(), weights) && at::equal(adamw.exp_avg(0), moment), s.skipped) << i;
+    EXPECT_EQ(at::equal(unit.weights(), weights) && at::equal(adamw.first(0), moment), s.skipped) << i;
     EXPECT_EQ(unit.gradients().abs().sum().item<double>(), 0) << i << ": a skipped step clears its gradients too";
     if (std::isfinite(s.norm))
       EXPECT_NEAR(report.gradient_norm, s.norm, 1e-9) << i;
@@ -126,7 +126,7 @@ TEST(Control, ClippedUpdateEqualsUpdateWithAScaledGradient) {
   model::Unit clipped(small_unit(), {.device = test::device()}), scaled(small_unit(), {.device = test::device()});
   const auto gradient = at::randn({clipped.elements()}, test::generator(3)).to(test::device());
   const double norm = gradient.to(at::kDouble).pow(2).sum().sqrt().item<double>();
-  AdamW a({&clipped}, {.max_grad_norm = 0.5}), b({&scaled}, {.max_grad_norm = 0});
+  Elementwise a({&clipped}, {.max_grad_norm = 0.5}), b({&scaled}, {.max_grad_norm = 0});
   clipped.gradients().copy_(gradient);
   scaled.gradients().copy_(gradient * (0.5 / (norm + 1e-6)));
   for (auto* optimizer : {&a, &b}) {
@@ -134,20 +134,20 @@ TEST(Control, ClippedUpdateEqualsUpdateWithAScaledGradient) {
     optimizer->step(1e-2);
   }
   EXPECT_NEAR(a.report().gradient_norm, norm, 1e-5);
-  EXPECT_LE((a.exp_avg(0) - b.exp_avg(0)).abs().max().item<double>(), 1e-7);
+  EXPECT_LE((a.first(0) - b.first(0)).abs().max().item<double>(), 1e-7);
   EXPECT_LE((clipped.weights() - scaled.weights()).abs().max().item<double>(), 1e-6);
 }
 
 TEST(State, HasNamedViewsAndComesBack) {
   model::Unit unit(small_unit(), {.device = test::device()});
-  AdamW adamw({&unit}, {.nominal_tokens = 8, .dynamic_loss_scale = true, .initial_loss_scale = 16});
+  Elementwise adamw({&unit}, {.nominal_tokens = 8, .dynamic_loss_scale = true, .initial_loss_scale = 16});
   const auto views = adamw.named_state();
   std::vector<std::string> names;
   for (const auto& view : views) names.push_back(view.name);
   EXPECT_EQ(names, (std::vector<std::string>{"exp_avg.w", "exp_avg.n1", "exp_avg.n2", "exp_avg_sq.w", "exp_avg_sq.n1", "exp_avg_sq.n2"}));
   EXPECT_EQ(views[0].view.sizes(), (at::IntArrayRef{13, 9}));
   views[2].view.fill_(3);
-  EXPECT_EQ(adamw.exp_avg(0).sum().item<double>(), 15) << "views write through";
+  EXPECT_EQ(adamw.first(0).sum().item<double>(), 15) << "views write through";
   adamw.restore_control(41, 4, 7, 2);
   EXPECT_EQ(adamw.report().updates, 41);
   EXPECT_EQ(adamw.report().skipped_total, 2);

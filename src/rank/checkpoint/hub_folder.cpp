@@ -1,0 +1,216 @@
+// Opens a model folder's weight files and compares what they hold with what a model needs.
+#include "rank/checkpoint/hub_folder.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "rank/checkpoint/pages.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t longest_index = 256u << 20;
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+std::string some_of(const std::vector<std::string>& names) {
+  std::vector<std::string> first(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(names.size(), 3)));
+  return base::join(first, ", ") + (names.size() > first.size() ? fmt::format(" and {} more", names.size() - first.size()) : "");
+}
+
+// What `git clone` leaves where the large files were not fetched.
+bool is_lfs_pointer(const fs::path& path) {
+  std::string start(40, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return start.starts_with("version https://git-lfs");
+}
+
+std::unique_ptr<SafetensorsFile> open_file(const fs::path& path) {
+  if (is_lfs_pointer(path)) {
+    throw base::checkpoint_error("model", "{} is a pointer of Git LFS, not the weights. Fetch them: git lfs pull.", path.string());
+  }
+  return std::make_unique<SafetensorsFile>(path);
+}
+
+// A name in an index must be a file of the folder itself: "../../etc/passwd" is not.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name.find('/') == name.npos && name.find('\0') == name.npos && name != "." && name != ".." &&
+         name.ends_with(".safetensors");
+}
+
+base::UserError no_weights(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("pytorch_model") && name.ends_with(".bin")) {
+      return base::checkpoint_error("model",
+                                    "{} holds its weights as {}, a pickle, which could run any code and is not read. Convert it once with "
+                                    "transformers: AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR).",
+                                    folder.string(), name);
+    }
+    if (name.ends_with(".gguf")) {
+      return base::checkpoint_error("model", "{} holds {}; GGUF files are not read. Use the folder with the model's safetensors files.",
+                                    folder.string(), name);
+    }
+  }
+  return base::checkpoint_error("model", "{} holds neither model.safetensors nor model.safetensors.index.json.", folder.string());
+}
+
+}  // namespace
+
+HubFolder::HubFolder(const fs::path& folder) : folder_(folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) throw base::checkpoint_error("model", "{}: there is no such folder.", folder.string());
+  const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+  if (fs::exists(single, error))
+    open_single(single);
+  else if (fs::exists(index, error))
+    open_index(index);
+  else
+    throw no_weights(folder);
+}
+
+HubFolder::HubFolder(HubFolder&&) noexcept = default;
+HubFolder::~HubFolder() = default;
+
+void HubFolder::open_single(const fs::path& path) {
+  files_.push_back(open_file(path));
+  for (const TensorEntry& entry : files_.back()->entries()) tensors_[entry.name] = {files_.back().get(), &entry};
+}
+
+void HubFolder::open_index(const fs::path& index) {
+  std::error_code error;
+  if (fs::file_size(index, error) > longest_index) {
+    throw base::checkpoint_error("model", "{} is damaged: an index is never larger than 256 MiB.", index.string());
+  }
+  const auto json = nlohmann::json::parse(base::read_text(index), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded() || !json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
+    throw base::checkpoint_error("model", "{} is damaged: it is no JSON object with a weight_map.", index.string());
+  }
+  std::map<std::string, const SafetensorsFile*> opened;
+  for (const auto& [tensor, value] : json["weight_map"].items()) {
+    const std::string name = value.is_string() ? value.get<std::string>() : "";
+    if (!is_plain_name(name)) {
+      throw base::checkpoint_error("model", "{} is damaged: tensor {} lies in {}, which is no name of a safetensors file.", index.string(),
+                                   tensor, value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+    }
+    const SafetensorsFile*& file = opened[name];
+    if (file == nullptr) {
+      if (!fs::exists(folder_ / name, error)) {
+        throw base::checkpoint_error("model", "{} is missing; {} names it. Fetch the folder again.", (folder_ / name).string(),
+                                     index.filename().string());
+      }
+      files_.push_back(open_file(folder_ / name));
+      file = files_.back().get();
+    }
+    const TensorEntry* entry = file->find(tensor);
+    if (entry == nullptr) {
+      throw base::checkpoint_error("model", "{} does not hold tensor {}, which {} says it does.", file->path().string(), tensor,
+                                   index.filename().string());
+    }
+    tensors_[tensor] = {file, entry};
+  }
+}
+
+const HubFolder::Tensor* HubFolder::find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second;
+}
+
+namespace {
+
+base::UserError missing(const HubFolder& folder, const std::vector<std::string>& names) {
+  const std::string& first = names.front();
+  std::string hint;
+  if (first.starts_with("model.") && folder.find(first.substr(6)) != nullptr) {
+    hint = " Its names lack \"model.\": it was saved from a model without its head. Save the ...ForCausalLM instead.";
+  } else if (folder.find("language_model." + first) != nullptr || folder.find("model.language_model." + first.substr(6)) != nullptr) {
+    hint = " It is part of a model that also sees pictures or hears: those are not supported.";
+  } else {
+    hint = " Its config.json and its weights are not of the same model.";
+  }
+  return base::checkpoint_error("model", "{}: tensor {} {} missing.{}", folder.path().string(), some_of(names),
+                                names.size() == 1 ? "is" : "are", hint);
+}
+
+void check_tensor(const HubFolder::Tensor& tensor, const model::Piece& piece) {
+  const at::ScalarType dtype = tensor.entry->dtype;
+  const auto error = [&](std::string_view what) {
+    return base::checkpoint_error("model", "{}: tensor {} {}", tensor.file->path().string(), piece.name, what);
+  };
+  if (dtype == at::kByte || dtype == at::kChar) {
+    throw error(fmt::format("is {}: its weights are already quantised. Use the folder of the 16-bit weights.", dtype_name(dtype)));
+  }
+  if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
+    throw error(fmt::format("is {}; F32, F16 and BF16 are read.", dtype_name(dtype)));
+  }
+  if (tensor.entry->shape != piece.shape) {
+    throw error(fmt::format("has shape {}, but config.json makes it {}.", shape_text(tensor.entry->shape), shape_text(piece.shape)));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> HubFolder::check(std::span<const model::UnitSpec> units) const {
+  std::set<std::string> needed;
+  std::vector<std::string> absent;
+  for (const model::UnitSpec& unit : units) {
+    for (const model::LeafSpec& leaf : unit.leaves) {
+      for (const model::Piece& piece : leaf.pieces) {
+        needed.insert(piece.name);
+        if (const Tensor* tensor = find(piece.name))
+          check_tensor(*tensor, piece);
+        else
+          absent.push_back(piece.name);
+      }
+    }
+  }
+  if (!absent.empty()) throw missing(*this, absent);
+
+  std::vector<std::string> extra;
+  for (const auto& [name, tensor] : tensors_) {
+    if (needed.contains(name) || name.ends_with(".rotary_emb.inv_freq") || name == "lm_head.weight") continue;
+    if (name.ends_with(".bias") && needed.contains(name.substr(0, name.size() - 4) + "weight")) {
+      throw base::checkpoint_error("model", "{}: tensor {}: a bias there is not supported; only those of q_proj, k_proj and v_proj are.",
+                                   tensor.file->path().string(), name);
+    }
+    extra.push_back(name);
+  }
+  if (extra.empty()) return {};
+  return {fmt::format("{} {} of {} not part of this model and left out: {}", extra.size(), extra.size() == 1 ? "tensor" : "tensors",
+                      folder_.string() + (extra.size() == 1 ? " is" : " are"), some_of(extra))};
+}
+
+at::Tensor HubFolder::view(const std::string& name) const {
+  const Tensor* tensor = find(name);
+  base::check(tensor != nullptr, fmt::format("tensor {} was looked for first", name));
+  const auto bytes = tensor->file->bytes(*tensor->entry);
+  const auto options = at::TensorOptions().dtype(tensor->entry->dtype);
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % c10::elementSize(tensor->entry->dtype) == 0)
+    return at::from_blob(const_cast<std::byte*>(bytes.data()), tensor->entry->shape, options);  // only read
+  at::Tensor copy = at::empty(tensor->entry->shape, options);
+  std::memcpy(copy.data_ptr(), bytes.data(), bytes.size());
+  return copy;
+}
+
+void HubFolder::forget(const std::string& name) const {
+  const Tensor* tensor = find(name);
+  base::check(tensor != nullptr, fmt::format("tensor {} was looked for first", name));
+  drop_pages(tensor->file->bytes(*tensor->entry));
+}
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,78 @@
+// The weights of a Hugging Face model folder: model.safetensors, or an index with its shards, checked against a model and read piece by
+// piece.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rank/checkpoint/safetensors.h"
+#include "rank/model/unit.h"
+
+namespace lockstep::checkpoint {
+
+// The mapped files of one folder. The constructor checks the index and every header; errors are UserError(ExitCode::checkpoint) that
+// name file and tensor. Every rank opens it for itself: mapped pages are shared, and walk() gives them back behind itself.
+class HubFolder {
+ public:
+  explicit HubFolder(const std::filesystem::path& folder);
+  HubFolder(HubFolder&&) noexcept;
+  ~HubFolder();
+
+  struct Tensor {
+    const SafetensorsFile* file = nullptr;
+    const TensorEntry* entry = nullptr;
+  };
+  const std::filesystem::path& path() const { return folder_; }
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+  const Tensor* find(const std::string& name) const;
+
+  // Every piece of these units must be there in its shape, as f32, f16 or bf16. Returns what a person should know: tensors nobody asked
+  // for.
+  std::vector<std::string> check(std::span<const model::UnitSpec> units) const;
+
+  // A view of the mapped bytes (of a copy where they are not aligned), in the file's type. Lives as long as this folder.
+  at::Tensor view(const std::string& name) const;
+  // Gives a tensor's pages back to the system; a later view() reads them again.
+  void forget(const std::string& name) const;
+
+ private:
+  void open_single(const std::filesystem::path& file);
+  void open_index(const std::filesystem::path& index);
+
+  std::filesystem::path folder_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+// Hands every piece of the units over, in their order, as it lies in the file (its type, on the host). The view is valid during the call;
+// pages ahead are read by other threads meanwhile, those behind are given back: memory stays at the largest tensor and some hundred MB.
+using ReceivePiece = std::function<void(const std::string& name, const at::Tensor& host_view)>;
+void walk(const HubFolder& folder, std::span<const model::UnitSpec> units, const ReceivePiece& receive);
+
+// Fills weights and, where there are any, master weights. Checks first, so nothing is written from a folder that does not fit.
+// Returns check()'s notes.
+std::vector<std::string> load_units(const HubFolder& folder, const std::vector<std::unique_ptr<model::Unit>>& units);
+
+// Copies host memory into tensors on a device, in pieces, converting on the device: the host never holds a second copy.
+class Upload {
+ public:
+  explicit Upload(at::Device device);
+  ~Upload();
+  // from: contiguous, on the host, any float type; each target: contiguous, of the same number of elements, on the device.
+  void copy(const at::Tensor& from, std::span<const at::Tensor> targets);
+  // Blocks until all copies are done. Errors of the device surface here.
+  void finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::checkpoint

@@ -1,0 +1,119 @@
+// An adapter's products. Parts of a stacked matrix share one product with their A matrices, and take their own columns for B.
+#include "rank/model/adapter.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/ones.h>
+
+#include "rank/kernels/kernels.h"
+#include "rank/model/linear.h"
+
+namespace lockstep::model {
+
+using kernels::Into;
+
+Adapter::Adapter(Unit& unit, AdaptedMatrix place, const config::LoraConfig& lora, std::uint64_t site)
+    : unit_(unit),
+      place_(std::move(place)),
+      rank_(lora.rank),
+      scale_(adapter_scale(lora)),
+      dropout_(lora.dropout),
+      dora_(lora.dora),
+      site_(site) {}
+
+const at::Tensor& Adapter::dropped(const at::Tensor& x, const Dropout& dropout, AdapterScratch& scratch) const {
+  if (!dropout.keys.defined() || dropout_ == 0) return x;
+  fit(scratch.dropped, x.sizes(), x.options());
+  kernels::dropout(x, scratch.dropped, dropout.keys, dropout.time, site_, dropout_, Into::write);
+  return scratch.dropped;
+}
+
+void Adapter::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const {
+  fit(low, {x.size(0), low_width()}, x.options());
+  linear(low, dropped(x, dropout, scratch), unit_.weight(place_.a), {}, Into::write, scale_);
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < place_.parts.size(); ++i) {
+    const auto [column, columns] = place_.parts[i];
+    linear(out.narrow(1, column, columns), low.narrow(1, std::int64_t(i) * rank_, rank_), unit_.weight(place_.b).narrow(0, row, columns),
+           {}, Into::add);
+    row += columns;
+  }
+}
+
+void Adapter::backward_low(const at::Tensor& dout, AdapterScratch& scratch) const {
+  const auto& dlow = fit(scratch.dlow, {dout.size(0), low_width()}, dout.options());
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < place_.parts.size(); ++i) {
+    const auto [column, columns] = place_.parts[i];
+    linear_backward_input(dlow.narrow(1, std::int64_t(i) * rank_, rank_), dout.narrow(1, column, columns),
+                          unit_.weight(place_.b).narrow(0, row, columns), Into::write, scale_);
+    row += columns;
+  }
+}
+
+void Adapter::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, AdapterScratch& scratch) const {
+  backward_low(dout, scratch);
+  const at::Tensor& dlow = scratch.dlow;
+  if (!dropout.keys.defined() || dropout_ == 0) return linear_backward_input(dx, dlow, unit_.weight(place_.a), Into::add);
+  fit(scratch.dropped, dx.sizes(), dx.options());
+  linear_backward_input(scratch.dropped, dlow, unit_.weight(place_.a));
+  kernels::dropout(scratch.dropped, dx, dropout.keys, dropout.time, site_, dropout_, Into::add);
+}
+
+void Adapter::backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
+                              AdapterScratch& scratch) const {
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < place_.parts.size(); ++i) {
+    const auto [column, columns] = place_.parts[i];
+    linear_backward_weight(unit_.gradient(place_.b).narrow(0, row, columns), dout.narrow(1, column, columns),
+                           low.narrow(1, std::int64_t(i) * rank_, rank_));
+    row += columns;
+  }
+  unit_.gradient_ready(place_.b);
+  linear_backward_weight(unit_.gradient(place_.a), scratch.dlow, dropped(x, dropout, scratch));
+  unit_.gradient_ready(place_.a);
+}
+
+at::Tensor Adapter::row_norms(const at::Tensor& weight) const {
+  std::vector<at::Tensor> norms;
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < place_.parts.size(); ++i) {
+    const auto [column, columns] = place_.parts[i];
+    const at::Tensor b = unit_.weight(place_.b).narrow(0, row, columns);
+    const at::Tensor a = unit_.weight(place_.a).narrow(0, std::int64_t(i) * rank_, rank_);
+    norms.push_back(at::linalg_vector_norm(at::addmm(weight.narrow(0, column, columns), b, a, 1, scale_), 2, {1}, false, at::kFloat));
+    row += columns;
+  }
+  return at::cat(norms);
+}
+
+const at::Tensor& Adapter::update_gain(const at::Tensor& weight) const {
+  norms_ = row_norms(weight);
+  gain_ = at::ones({weight.size(0)}, weight.options());
+  const at::Tensor gains = unit_.weight(place_.magnitude).to(at::kFloat).div(norms_);
+  std::int64_t row = 0;
+  for (const auto& [column, columns] : place_.parts) {
+    gain_.narrow(0, column, columns).copy_(gains.narrow(0, row, columns));
+    row += columns;
+  }
+  return gain_;
+}
+
+void Adapter::backward_magnitude(const at::Tensor& dout, const at::Tensor& product) const {
+  std::int64_t row = 0;
+  for (const auto& [column, columns] : place_.parts) {
+    const at::Tensor sums = dout.narrow(1, column, columns).mul(product.narrow(1, column, columns)).sum(0, false, at::kFloat);
+    unit_.gradient(place_.magnitude).narrow(0, row, columns).add_(sums.div(norms_.narrow(0, row, columns)));
+    row += columns;
+  }
+  unit_.gradient_ready(place_.magnitude);
+}
+
+void Adapter::reset_magnitude(const at::Tensor& weight) const {
+  const at::Tensor norms = row_norms(weight);
+  unit_.exact().narrow(0, unit_.offset(place_.magnitude), norms.numel()).copy_(norms);
+  unit_.refresh_weights();
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,89 @@
+// Low-rank adapters (LoRA, DoRA) in PEFT's terms: which matrices have one, their units, and their arithmetic beside a frozen matrix.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+#include "config/run_config.h"
+#include "rank/model/buffers.h"
+#include "rank/model/dims.h"
+#include "rank/model/unit.h"
+
+namespace lockstep::model {
+
+// The stacked matrices of a block, in the order of BlockLeaves: q, k, v are one, gate and up are one.
+inline constexpr std::size_t kBlockMatrices = 4;
+
+// What LoRA multiplies its product with.
+double adapter_scale(const config::LoraConfig& lora);
+
+// A unit of adapters for every unit of decoder_units(), or none where nothing in it is adapted or trained whole.
+// Names are PEFT's, as adapter_model.safetensors holds them. UserError where a target names no matrix.
+std::vector<std::optional<UnitSpec>> adapter_units(const config::ModelConfig& model, const config::LoraConfig& lora);
+
+// Where leaves of adapter units stand: trained-whole copies come alone in the units of embedding and head.
+struct AdaptedMatrix {
+  std::size_t matrix;           // 0 .. kBlockMatrices - 1
+  std::size_t a, b, magnitude;  // leaves of the adapter unit; magnitude only with DoRA
+  struct Part {
+    std::int64_t column, columns;  // of the stacked matrix's output
+  };
+  std::vector<Part> parts;
+};
+std::vector<AdaptedMatrix> adapted_matrices(const Dims& dims, const config::LoraConfig& lora, std::int64_t layer);
+
+// Which elements of an adapter's input are dropped: a pure function of these, so any spread over ranks draws the same.
+struct Dropout {
+  at::Tensor keys;        // [batch] i64 on the device, one a row of tokens; undefined: nothing is dropped
+  std::int64_t time = 0;  // rows that share a key
+};
+
+// Buffers that one matrix at a time needs.
+struct AdapterScratch {
+  at::Tensor dlow;      // [rows, parts x rank] gradient of the low-rank product
+  at::Tensor dropped;   // [rows, in] the input with elements dropped; in backward its gradient
+  at::Tensor product;   // [rows, out] DoRA: the product before its gain
+  at::Tensor dproduct;  // [rows, out] DoRA: its gradient
+};
+
+// The adapter of one stacked matrix: out += scale x A^T B^T for each part. DoRA: then each output column is brought to its magnitude.
+class Adapter {
+ public:
+  Adapter(Unit& unit, AdaptedMatrix place, const config::LoraConfig& lora, std::uint64_t site);
+
+  bool is_dora() const { return dora_; }
+  std::int64_t low_width() const { return std::int64_t(place_.parts.size()) * rank_; }
+
+  // out: [rows, out] holds the frozen product and gets the adapter's added; low: [rows, low_width] is kept for backward.
+  void forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const;
+  // scratch.dlow = gradient of the low-rank product, for backward_weight, which follows.
+  void backward_low(const at::Tensor& dout, AdapterScratch& scratch) const;
+  // The same, and dx gets the adapter's share added.
+  void backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, AdapterScratch& scratch) const;
+  void backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
+                       AdapterScratch& scratch) const;
+
+  // DoRA. gain() = magnitude / norm of the rows of weight + scale B A, kept until the next call; columns without an adapter gain 1.
+  const at::Tensor& update_gain(const at::Tensor& weight) const;
+  const at::Tensor& gain() const { return gain_; }
+  // dmagnitude += column sums of dout * product / norm.
+  void backward_magnitude(const at::Tensor& dout, const at::Tensor& product) const;
+  // Magnitudes that leave the weights as they are.
+  void reset_magnitude(const at::Tensor& weight) const;
+
+ private:
+  at::Tensor row_norms(const at::Tensor& weight) const;  // [adapted columns]
+  const at::Tensor& dropped(const at::Tensor& x, const Dropout& dropout, AdapterScratch& scratch) const;
+
+  Unit& unit_;
+  AdaptedMatrix place_;
+  std::int64_t rank_;
+  double scale_, dropout_;
+  bool dora_;
+  std::uint64_t site_;
+  mutable at::Tensor gain_, norms_;
+};
+
+}  // namespace lockstep::model

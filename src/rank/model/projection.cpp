@@ -1,0 +1,76 @@
+// Projections: the frozen or trained product first, then what an adapter adds.
+#include "rank/model/projection.h"
+
+#include "rank/kernels/kernels.h"
+#include "rank/model/linear.h"
+#include "rank/model/quantized.h"
+
+namespace lockstep::model {
+
+Projection::Projection(Unit& unit, std::size_t leaf, std::optional<std::size_t> bias, std::optional<Adapter> adapter)
+    : unit_(unit), leaf_(leaf), bias_(bias), adapter_(std::move(adapter)) {}
+
+const at::Tensor& Projection::weight(ProjectionScratch& scratch) const {
+  const QuantizedMatrix* quantized = unit_.quantized(leaf_);
+  return quantized ? quantized->dense(scratch.dense) : unit_.weight(leaf_);
+}
+
+void Projection::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout,
+                         ProjectionScratch& scratch) const {
+  const at::Tensor& w = weight(scratch);
+  const at::Tensor bias = bias_ ? unit_.weight(*bias_) : at::Tensor();
+  if (!adapter_ || !adapter_->is_dora()) {
+    linear(out, x, w, bias);
+    if (adapter_) adapter_->forward(out, x, low, dropout, scratch.adapter);
+    return;
+  }
+  linear(out, x, w);
+  adapter_->forward(out, x, low, dropout, scratch.adapter);
+  auto gained = out;
+  gained.mul_(adapter_->update_gain(w));
+  if (bias.defined()) gained.add_(bias);
+}
+
+const at::Tensor& Projection::gained(const at::Tensor& dout, ProjectionScratch& scratch) const {
+  if (!adapter_ || !adapter_->is_dora()) return dout;
+  auto& dproduct = scratch.adapter.dproduct;
+  fit(dproduct, dout.sizes(), dout.options());
+  dproduct.copy_(dout).mul_(adapter_->gain());
+  return dproduct;
+}
+
+void Projection::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, ProjectionScratch& scratch) const {
+  const at::Tensor& d = gained(dout, scratch);
+  linear_backward_input(dx, d, weight(scratch));
+  if (adapter_) adapter_->backward_input(dx, d, dropout, scratch.adapter);
+}
+
+void Projection::backward_low(const at::Tensor& dout, ProjectionScratch& scratch) const {
+  const at::Tensor& d = gained(dout, scratch);
+  if (adapter_) adapter_->backward_low(d, scratch.adapter);
+}
+
+void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
+                                 ProjectionScratch& scratch) const {
+  if (unit_.trainable()) {
+    if (bias_) {
+      kernels::bias_backward(dout, unit_.gradient(*bias_));
+      unit_.gradient_ready(*bias_);
+    }
+    linear_backward_weight(unit_.gradient(leaf_), dout, x);
+    unit_.gradient_ready(leaf_);
+  }
+  if (!adapter_) return;
+  if (adapter_->is_dora()) {
+    // The product is made again: blocks overwrite their outputs in place, and keeping another copy costs more.
+    auto& product = scratch.adapter.product;
+    fit(product, dout.sizes(), dout.options());
+    linear(product, x, weight(scratch));
+    at::Tensor again;
+    adapter_->forward(product, x, again, dropout, scratch.adapter);
+    adapter_->backward_magnitude(dout, product);
+  }
+  adapter_->backward_weight(adapter_->is_dora() ? scratch.adapter.dproduct : dout, x, low, dropout, scratch.adapter);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,48 @@
+// A block's matrix in use: forward and backward through its weights, however they are held, and through an adapter beside them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "rank/model/adapter.h"
+#include "rank/model/unit.h"
+
+namespace lockstep::model {
+
+// Buffers that one projection at a time needs.
+struct ProjectionScratch {
+  at::Tensor dense;  // the weights of a quantised matrix, for the time of one product
+  AdapterScratch adapter;
+};
+
+class Projection {
+ public:
+  // bias: leaf of the same unit, or none.
+  Projection(Unit& unit, std::size_t leaf, std::optional<std::size_t> bias, std::optional<Adapter> adapter);
+
+  // out = x weight^T (+ bias) (+ adapter). low: what the adapter keeps for backward.
+  void forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, ProjectionScratch& scratch) const;
+  // dx = dout weight (+ adapter). Comes before backward_weight of the same dout.
+  void backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, ProjectionScratch& scratch) const;
+  // In its place where dx is not wanted.
+  void backward_low(const at::Tensor& dout, ProjectionScratch& scratch) const;
+  // Adds the gradients of whatever is trained, and announces them.
+  void backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
+                       ProjectionScratch& scratch) const;
+
+  const std::optional<Adapter>& adapter() const { return adapter_; }
+  // [out, in], made in scratch where the weights are quantised.
+  const at::Tensor& weight(ProjectionScratch& scratch) const;
+
+ private:
+  // What the gradients of a DoRA product are taken of: dout times its gain.
+  const at::Tensor& gained(const at::Tensor& dout, ProjectionScratch& scratch) const;
+
+  Unit& unit_;
+  std::size_t leaf_;
+  std::optional<std::size_t> bias_;
+  std::optional<Adapter> adapter_;
+};
+
+}  // namespace lockstep::model

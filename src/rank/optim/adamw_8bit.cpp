@@ -1,0 +1,117 @@
+// Which parameters have 8-bit moments, where their blocks lie, and the call for each stretch of them.
+#include "rank/optim/adamw_8bit.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/tensor.h>
+
+#include <cmath>
+
+namespace lockstep::optim {
+
+namespace {
+
+std::int64_t blocks_of(std::int64_t count) { return (count + kernels::kQuantBlock - 1) / kernels::kQuantBlock; }
+
+}  // namespace
+
+at::Tensor dynamic_map(bool with_sign) {
+  std::vector<at::Tensor> values = {at::tensor({0.0f, 1.0f})};
+  for (int decade = 0; decade < 7; ++decade) {
+    const std::int64_t intervals = std::int64_t(1) << (with_sign ? decade : decade + 1);
+    const at::Tensor edges = at::linspace(0.1, 1, intervals + 1, at::kFloat);
+    const at::Tensor middles = (edges.narrow(0, 0, intervals) + edges.narrow(0, 1, intervals)) / 2.0;
+    values.push_back(middles * std::pow(10.0, decade - 6));
+    if (with_sign) values.push_back(-values.back());
+  }
+  return std::get<0>(at::cat(values).sort());
+}
+
+AdamW8bit::AdamW8bit(std::vector<model::Unit*> all, const Settings& settings) : Optimizer(std::move(all), settings) {
+  const auto device = units().front()->weights().device();
+  first_map_ = dynamic_map(true).to(device);
+  second_map_ = dynamic_map(false).to(device);
+  for (const auto* unit : units()) states_.push_back(state_for(*unit));
+}
+
+AdamW8bit::State AdamW8bit::state_for(const model::Unit& unit) const {
+  State state;
+  std::int64_t blocks = 0, small = 0;
+  for (const Place& place : places(unit)) {
+    const bool coded = place.count >= kSmallest;
+    const Span* last = state.spans.empty() ? nullptr : &state.spans.back();
+    const bool joins = last != nullptr && last->coded == coded && last->begin + last->count == place.begin && last->rate == place.rate &&
+                       last->decay == place.decay && (!coded || last->count % kernels::kQuantBlock == 0);
+    if (joins)
+      state.spans.back().count += place.count;
+    else
+      state.spans.push_back({place.begin, place.count, place.rate, place.decay, coded, coded ? blocks : small});
+    (coded ? blocks : small) += coded ? blocks_of(place.count) : place.count;
+  }
+  const auto zeros = [&](std::int64_t count, at::ScalarType type) { return at::zeros({count}, unit.weights().options().dtype(type)); };
+  state.first_codes = zeros(blocks > 0 ? unit.elements() : 0, at::kByte);
+  state.second_codes = zeros(blocks > 0 ? unit.elements() : 0, at::kByte);
+  state.first_scale = zeros(blocks, at::kFloat);
+  state.second_scale = zeros(blocks, at::kFloat);
+  state.first = zeros(small, at::kFloat);
+  state.second = zeros(small, at::kFloat);
+  return state;
+}
+
+void AdamW8bit::step(double learning_rate) {
+  for (std::size_t i = 0; i < units().size(); ++i) {
+    const auto& unit = *units()[i];
+    const State& state = states_[i];
+    for (const Span& span : state.spans) {
+      const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, span.begin, span.count); };
+      kernels::UpdateBuffers buffers{
+          .gradient = part(unit.gradients()), .exact = part(unit.exact()), .weights = part(unit.weights()), .first = {}, .second = {}};
+      const kernels::UpdateSettings numbers{.rule = kernels::Rule::adamw,
+                                            .rate = learning_rate * span.rate,
+                                            .beta1 = settings().beta1,
+                                            .beta2 = settings().beta2,
+                                            .epsilon = settings().epsilon,
+                                            .decay = span.decay,
+                                            .key = key_of(unit),
+                                            .place = span.begin};
+      if (span.coded) {
+        const auto scales = [&](const at::Tensor& all) { return all.narrow(0, span.state, blocks_of(span.count)); };
+        kernels::adamw_8bit(buffers, {part(state.first_codes), scales(state.first_scale), first_map_},
+                            {part(state.second_codes), scales(state.second_scale), second_map_}, control(), numbers);
+      } else {
+        buffers.first = state.first.narrow(0, span.state, span.count);
+        buffers.second = state.second.narrow(0, span.state, span.count);
+        kernels::update(buffers, control(), numbers);
+      }
+    }
+  }
+}
+
+std::vector<model::Unit::NamedView> AdamW8bit::named_state() const {
+  std::vector<model::Unit::NamedView> views;
+  for (std::size_t i = 0; i < units().size(); ++i) {
+    const State& state = states_[i];
+    std::int64_t blocks = 0, small = 0;
+    for (const Place& place : places(*units()[i])) {
+      const auto add = [&](const char* kind, const at::Tensor& values) {
+        views.push_back({fmt::format("{}.{}", kind, place.piece->name), values});
+      };
+      const auto& shape = place.piece->shape;
+      if (place.count < kSmallest) {
+        add("exp_avg", state.first.narrow(0, small, place.count).view(shape));
+        add("exp_avg_sq", state.second.narrow(0, small, place.count).view(shape));
+        small += place.count;
+        continue;
+      }
+      add("exp_avg", state.first_codes.narrow(0, place.begin, place.count).view(shape));
+      add("exp_avg_scale", state.first_scale.narrow(0, blocks, blocks_of(place.count)));
+      add("exp_avg_sq", state.second_codes.narrow(0, place.begin, place.count).view(shape));
+      add("exp_avg_sq_scale", state.second_scale.narrow(0, blocks, blocks_of(place.count)));
+      blocks += blocks_of(place.count);
+    }
+  }
+  return views;
+}
+
+}  // namespace lockstep::optim

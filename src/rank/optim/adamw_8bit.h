@@ -1,0 +1,43 @@
+// AdamW whose moments are 8-bit codes in blocks of 256, with bitsandbytes' maps and states.
+#pragma once
+
+#include "rank/kernels/kernels.h"
+#include "rank/optim/optim.h"
+
+namespace lockstep::optim {
+
+// The 256 values of a code, ascending: decades from 1e-6 to 1, each with twice the values of the one below it, 0 and 1.
+at::Tensor dynamic_map(bool with_sign);
+
+// Blocks begin with a parameter, not with a buffer, so states mean the same as bitsandbytes'. Parameters of fewer than 4096 numbers
+// keep f32 moments, as there. Weights are f32 masters or, without those, bf16 rounded stochastically.
+class AdamW8bit : public Optimizer {
+ public:
+  static constexpr std::int64_t kSmallest = 4096;
+
+  AdamW8bit(std::vector<model::Unit*> units, const Settings& settings);
+
+  void step(double learning_rate) override;
+  std::vector<model::Unit::NamedView> named_state() const override;
+
+ private:
+  // Neighbouring parameters that one call updates.
+  struct Span {
+    std::int64_t begin, count;  // in the unit
+    double rate, decay;
+    bool coded;
+    std::int64_t state;  // where its scales (coded) or its f32 moments begin
+  };
+  struct State {
+    std::vector<Span> spans;
+    at::Tensor first_codes, second_codes;  // [unit.elements()] u8
+    at::Tensor first_scale, second_scale;  // [blocks] f32
+    at::Tensor first, second;              // f32: of the small parameters
+  };
+  State state_for(const model::Unit& unit) const;
+
+  std::vector<State> states_;
+  at::Tensor first_map_, second_map_;
+};
+
+}  // namespace lockstep::optim

@@ -1,0 +1,25 @@
+// AdamW, Lion and SGD: methods that treat every number of a unit by itself, in one pass over its flat buffers.
+#pragma once
+
+#include "rank/kernels/kernels.h"
+#include "rank/optim/optim.h"
+
+namespace lockstep::optim {
+
+// States: AdamW exp_avg and exp_avg_sq, Lion exp_avg, SGD momentum_buffer; of the type of the unit's exact weights.
+class Elementwise : public Optimizer {
+ public:
+  Elementwise(std::vector<model::Unit*> units, const Settings& settings);
+
+  void step(double learning_rate) override;
+  std::vector<model::Unit::NamedView> named_state() const override;
+
+  const at::Tensor& first(std::size_t unit) const { return first_[unit]; }
+  const at::Tensor& second(std::size_t unit) const { return second_[unit]; }
+
+ private:
+  kernels::Rule rule_;
+  std::vector<at::Tensor> first_, second_;  // [unit.elements()] each; second_ undefined where the method has one state
+};
+
+}  // namespace lockstep::optim

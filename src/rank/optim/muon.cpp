@@ -1,0 +1,97 @@
+// Muon: momentum by our kernel, orthogonalisation by matrix products, then the kernel that takes the update off the weights.
+#include "rank/optim/muon.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "rank/kernels/kernels.h"
+
+namespace lockstep::optim {
+
+at::Tensor orthogonalized(const at::Tensor& matrix) {
+  constexpr double a = 3.4445, b = -4.7750, c = 2.0315;  // steepest at 0 among quintics that stay near 1
+  const bool tall = matrix.size(0) > matrix.size(1);
+  at::Tensor x = tall ? matrix.t() : matrix;
+  x = x / at::linalg_vector_norm(x, 2).clamp_min(1e-7);
+  for (int i = 0; i < 5; ++i) {
+    const at::Tensor gram = at::mm(x, x.t());
+    x = at::addmm(x, at::addmm(gram, gram, gram, b, c), x, a, 1);
+  }
+  return tall ? x.t() : x;
+}
+
+Muon::Muon(std::vector<model::Unit*> all, const Settings& settings) : Optimizer(std::move(all), settings) {
+  for (const auto* unit : units()) {
+    const auto zeros = [&](std::int64_t count) { return at::zeros({count}, unit->exact().options()); };
+    for (const Place& place : places(*unit)) {
+      const bool outer = place.leaf->role == model::Role::token_embedding || place.leaf->role == model::Role::output_head;
+      const bool orthogonal = !outer && place.piece->shape.size() == 2;
+      parameters_.push_back({unit, place, orthogonal, zeros(place.count), orthogonal ? at::Tensor() : zeros(place.count)});
+    }
+  }
+}
+
+void Muon::step(double learning_rate) {
+  for (const Parameter& p : parameters_)
+    (this->*(p.orthogonal ? &Muon::update_matrix : &Muon::update_other))(p, learning_rate * p.place.rate);
+}
+
+void Muon::update_matrix(const Parameter& p, double learning_rate) const {
+  const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin, p.place.count); };
+  const at::Tensor gradient = part(p.unit->gradients());
+  const auto working = gradient.is_cuda() ? at::kBFloat16 : at::kFloat;
+  const at::Tensor momentum = at::empty(p.place.piece->shape, gradient.options().dtype(working));
+  kernels::nesterov(gradient, p.first, momentum, control(),
+                    {.beta1 = settings().muon_momentum, .key = key_of(*p.unit), .place = p.place.begin});
+  const double stretch = std::sqrt(std::max(1.0, double(momentum.size(0)) / double(momentum.size(1))));
+  kernels::update({.gradient = orthogonalized(momentum).contiguous().view({-1}),
+                   .exact = part(p.unit->exact()),
+                   .weights = part(p.unit->weights()),
+                   .first = {},
+                   .second = {}},
+                  control(),
+                  {.rule = kernels::Rule::apply,
+                   .rate = learning_rate * stretch,
+                   .decay = p.place.decay / stretch,  // decay goes by the learning rate itself
+                   .key = key_of(*p.unit),
+                   .place = p.place.begin,
+                   .zero_gradient = false});
+}
+
+void Muon::update_other(const Parameter& p, double learning_rate) const {
+  const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin, p.place.count); };
+  kernels::update({.gradient = part(p.unit->gradients()),
+                   .exact = part(p.unit->exact()),
+                   .weights = part(p.unit->weights()),
+                   .first = p.first,
+                   .second = p.second},
+                  control(),
+                  {.rule = kernels::Rule::adamw,
+                   .rate = learning_rate,
+                   .beta1 = settings().beta1,
+                   .beta2 = settings().beta2,
+                   .epsilon = settings().epsilon,
+                   .decay = p.place.decay,
+                   .key = key_of(*p.unit),
+                   .place = p.place.begin});
+}
+
+std::vector<model::Unit::NamedView> Muon::named_state() const {
+  std::vector<model::Unit::NamedView> views;
+  for (const Parameter& p : parameters_) {
+    const auto add = [&](const char* kind, const at::Tensor& t) {
+      views.push_back({fmt::format("{}.{}", kind, p.place.piece->name), t.view(p.place.piece->shape)});
+    };
+    add(p.orthogonal ? "momentum_buffer" : "exp_avg", p.first);
+    if (!p.orthogonal) add("exp_avg_sq", p.second);
+  }
+  return views;
+}
+
+}  // namespace lockstep::optim

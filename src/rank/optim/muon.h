@@ -1,0 +1,35 @@
+// Muon: matrices inside the model move along the orthogonalised momentum; everything else by AdamW.
+#pragma once
+
+#include "rank/optim/optim.h"
+
+namespace lockstep::optim {
+
+// The nearest thing to an orthogonal matrix with the same directions, by five quintic Newton-Schulz steps in the matrix's own type:
+// singular values end between 0.7 and 1.2. matrix: [rows, columns].
+at::Tensor orthogonalized(const at::Tensor& matrix);
+
+// Update of a matrix [rows, columns]: learning rate x sqrt(max(1, rows / columns)) x orthogonalised Nesterov momentum, decoupled
+// decay: as Keller Jordan's reference and torch.optim.Muon. In bf16 on CUDA, in f32 on a CPU. Embedding, head, norms and biases are
+// AdamW's. States: momentum_buffer of the matrices, exp_avg and exp_avg_sq of the rest; of the type of the unit's exact weights.
+class Muon : public Optimizer {
+ public:
+  Muon(std::vector<model::Unit*> units, const Settings& settings);
+
+  void step(double learning_rate) override;
+  std::vector<model::Unit::NamedView> named_state() const override;
+
+ private:
+  struct Parameter {
+    const model::Unit* unit;
+    Place place;
+    bool orthogonal;
+    at::Tensor first, second;  // [count]; momentum and nothing where orthogonal
+  };
+  void update_matrix(const Parameter& p, double learning_rate) const;
+  void update_other(const Parameter& p, double learning_rate) const;
+
+  std::vector<Parameter> parameters_;
+};
+
+}  // namespace lockstep::optim

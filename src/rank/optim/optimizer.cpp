@@ -1,0 +1,139 @@
+// What all optimizers share: settings, the control numbers of a step, and which stretches of a unit are updated alike.
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "rank/kernels/kernels.h"
+#include "rank/optim/optim.h"
+
+namespace lockstep::optim {
+
+namespace {
+
+at::Tensor control_tensor(const kernels::Control& control, const at::Device& device) {
+  auto tensor = at::empty({kernels::kControlNumbers}, at::kDouble);
+  static_assert(sizeof(control) == kernels::kControlNumbers * sizeof(double));
+  std::memcpy(tensor.data_ptr(), &control, sizeof(control));
+  return tensor.to(device);
+}
+
+kernels::Control control_of(const at::Tensor& tensor) {
+  const auto host = tensor.to(at::kCPU);
+  kernels::Control control;
+  std::memcpy(&control, host.const_data_ptr(), sizeof(control));
+  return control;
+}
+
+}  // namespace
+
+Settings settings_for(const config::RunConfig& config, double nominal_tokens) {
+  const config::TrainerConfig& trainer = config.trainer;
+  const bool f16 = config.model.dtype == config::DType::f16;
+  return {.method = trainer.optimizer,
+          .beta1 = trainer.beta1,
+          .beta2 = trainer.beta2,
+          .epsilon = trainer.epsilon,
+          .weight_decay = trainer.weight_decay,
+          .momentum = trainer.momentum,
+          .muon_momentum = trainer.muon_momentum,
+          .embedding_rate = trainer.embedding_learning_rate > 0 ? trainer.embedding_learning_rate / trainer.learning_rate : 1,
+          .adapter_b_rate = config.lora.b_lr_ratio,
+          .max_grad_norm = trainer.max_grad_norm,
+          .nominal_tokens = nominal_tokens,
+          .dynamic_loss_scale = f16,
+          .initial_loss_scale = f16 ? trainer.initial_loss_scale : 1,
+          .loss_scale_window = double(trainer.loss_scale_window),
+          .seed = trainer.seed};
+}
+
+Optimizer::Optimizer(std::vector<model::Unit*> units, const Settings& settings) : units_(std::move(units)), settings_(settings) {
+  base::check(!units_.empty(), "an optimizer has units");
+  for (const auto* unit : units_) base::check(unit->gradients().defined(), "an optimizer's units are trainable");
+  restore_control(0, settings_.initial_loss_scale, 0, 0);
+}
+
+at::Tensor Optimizer::sum_of_squares() const {
+  std::vector<at::Tensor> flats;
+  for (const auto* unit : units_) flats.push_back(unit->gradients());
+  return kernels::sum_of_squares(flats);
+}
+
+void Optimizer::finish_gradients(const at::Tensor& sum_of_squares, const at::Tensor& token_count, const at::Tensor& loss_sum) {
+  kernels::finish_gradients(control_, scale_, sum_of_squares.to(at::kDouble), token_count.to(at::kDouble), loss_sum.to(at::kDouble),
+                            {.nominal_tokens = settings_.nominal_tokens,
+                             .max_norm = settings_.max_grad_norm,
+                             .dynamic_scale = settings_.dynamic_loss_scale,
+                             .scale_window = settings_.loss_scale_window});
+}
+
+StepReport Optimizer::report_of(const at::Tensor& control_on_host) {
+  const auto c = control_of(control_on_host);
+  return {.gradient_norm = c.gradient_norm,
+          .skipped = c.skip != 0,
+          .updates = std::int64_t(c.updates),
+          .loss_scale = c.loss_scale,
+          .skipped_in_a_row = std::int64_t(c.skipped_in_a_row),
+          .skipped_total = std::int64_t(c.skipped_total)};
+}
+
+StepReport Optimizer::report() const { return report_of(control_); }
+
+std::int64_t Optimizer::good_steps() const { return std::int64_t(control_of(control_).good_steps); }
+
+void Optimizer::restore_control(std::int64_t updates, double loss_scale, std::int64_t good_steps, std::int64_t skipped_total) {
+  const auto device = units_.front()->weights().device();
+  control_ = control_tensor({.gradient_norm = 0,
+                             .factor = 0,
+                             .skip = 0,
+                             .updates = double(updates),
+                             .loss_scale = loss_scale,
+                             .good_steps = double(good_steps),
+                             .skipped_in_a_row = 0,
+                             .skipped_total = double(skipped_total)},
+                            device);
+  scale_ = at::full({}, loss_scale / settings_.nominal_tokens, at::TensorOptions().dtype(at::kFloat)).to(device);
+}
+
+double Optimizer::rate_of(const model::LeafSpec& leaf) const {
+  switch (leaf.role) {
+    case model::Role::inner: return 1;
+    case model::Role::token_embedding:
+    case model::Role::output_head: return settings_.embedding_rate;
+    case model::Role::adapter_b: return settings_.adapter_b_rate;
+  }
+  throw base::Bug("a role that has no name");
+}
+
+std::vector<Optimizer::Stretch> Optimizer::stretches(const model::Unit& unit) const {
+  std::vector<Stretch> all;
+  const auto& leaves = unit.spec().leaves;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto end = i + 1 < leaves.size() ? unit.offset(i + 1) : unit.elements();
+    const double rate = rate_of(leaves[i]), decay = leaves[i].decay ? settings_.weight_decay : 0;
+    if (all.empty() || all.back().rate != rate || all.back().decay != decay) all.push_back({unit.offset(i), 0, rate, decay});
+    all.back().count = end - all.back().begin;
+  }
+  return all;
+}
+
+std::vector<Optimizer::Place> Optimizer::places(const model::Unit& unit) const {
+  std::vector<Place> all;
+  const auto& leaves = unit.spec().leaves;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    std::int64_t at = unit.offset(i);
+    for (const model::Piece& piece : leaves[i].pieces) {
+      const std::int64_t count = std::accumulate(piece.shape.begin(), piece.shape.end(), std::int64_t(1), std::multiplies<>());
+      all.push_back({&leaves[i], &piece, at, count, rate_of(leaves[i]), leaves[i].decay ? settings_.weight_decay : 0});
+      at += count;
+    }
+  }
+  return all;
+}
+
+std::uint64_t Optimizer::key_of(const model::Unit& unit) const {
+  return base::hash64(unit.name(), std::uint64_t(settings_.seed) * 0x9e3779b97f4a7c15ull + 0x517cc1b727220a95ull);
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,92 @@
+// Hands tensors of a run or of a checkpoint to the writer of model folders.
+#include "rank/train/export.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "rank/checkpoint/peft.h"
+#include "rank/train/progress_bar.h"
+#include "rank/train/state.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path checkpoint_of(const ExportRequest& request, const config::RunConfig& config, const record::RunFolder& folder) {
+  if (!request.checkpoint.empty()) return request.checkpoint;
+  std::vector<std::string> skipped;
+  const auto newest = checkpoint::newest_whole(checkpoints_folder(config, folder), &skipped);
+  for (const std::string& line : skipped) base::log_warning("{}", line);
+  if (!newest) throw base::checkpoint_error("export", "{} has no whole checkpoint yet.", request.run.string());
+  return *newest;
+}
+
+}  // namespace
+
+checkpoint::HubExport hub_export_of(const config::RunConfig& config) {
+  std::error_code error;
+  checkpoint::HubExport what{.model = config.model, .dtype = config.model.dtype};
+  // The folder may be gone when an old run is exported; the shape says all that is needed.
+  if (!config.model.path.empty() && fs::exists(fs::path(config.model.path) / "config.json", error)) what.source = config.model.path;
+  what.tokenizer = config.data.tokenizer.empty() ? what.source : fs::path(config.data.tokenizer);
+  return what;
+}
+
+fs::path export_model(const Run& run) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& unit : run.replica.units) {
+    for (auto& [name, view] : unit->pieces_of(unit->exact())) tensors[name] = view;
+  }
+  const fs::path folder = run.folder.root / "model";
+  checkpoint::write_hub_folder(base::real_files(), folder, hub_export_of(run.config),
+                               {.fetch = [&](const std::string& name) { return tensors.at(name); }});
+  return folder;
+}
+
+fs::path export_adapter(const Run& run) {
+  const fs::path folder = run.folder.root / "adapter";
+  const std::vector<model::Unit*> trained = run.replica.trained_in_forward_order();
+  const std::string base = run.config.model.path.empty() ? run.config.model.name : run.config.model.path;
+  checkpoint::write_peft_folder(base::real_files(), folder, run.config.lora, base, {trained.begin(), trained.end()});
+  return folder;
+}
+
+ExportRequest parse_export_request(const std::map<std::string, std::string>& arguments) {
+  const auto text = [&](const char* name) {
+    const auto found = arguments.find(name);
+    return found == arguments.end() ? std::string() : found->second;
+  };
+  ExportRequest request{.run = text("run"), .checkpoint = text("checkpoint"), .output = text("output"), .dtype = text("dtype")};
+  if (const auto bytes = base::parse_integer(text("max-shard-bytes"))) request.max_shard_bytes = static_cast<std::uint64_t>(*bytes);
+  return request;
+}
+
+std::string export_checkpoint(const ExportRequest& request) {
+  const record::RunFolder folder{request.run};
+  config::RunConfig config = config::load_resolved(folder.config());
+  config.model = config::with_defaults(config.model);
+  if (config.lora.enabled) {
+    throw base::usage_error("export", "{} trained an adapter, not a whole model: there is no model to export in its checkpoints.",
+                            request.run.string());
+  }
+  const fs::path where = checkpoint_of(request, config, folder);
+  const checkpoint::Reader reader(where);
+  check_same_model(reader, config.model);
+  checkpoint::HubExport what = hub_export_of(config);
+  what.dtype = config::dtype_named(request.dtype).value_or(config.model.dtype);
+  what.max_shard_bytes = request.max_shard_bytes;
+  ProgressBar bar;
+  std::uint64_t total = 0;
+  checkpoint::write_hub_folder(base::real_files(), request.output, what,
+                               {.fetch = [&](const std::string& name) { return reader.view("model", name); },
+                                .done = [&](const std::string& name) { reader.forget("model", name); }},
+                               [&](std::uint64_t bytes, std::uint64_t of) {
+                                 total = of;
+                                 bar.show(bytes, of);
+                               });
+  return fmt::format("{}: {} in {}, from {}", request.output.string(), base::human_bytes(total), config::name_of(what.dtype),
+                     where.string());
+}
+
+}  // namespace lockstep::train

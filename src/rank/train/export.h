@@ -1,0 +1,44 @@
+// A run's weights as a Hugging Face model folder: at the end of training by itself, or from a checkpoint by `lockstep export`.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "rank/checkpoint/hub_writer.h"
+#include "rank/train/run.h"
+
+namespace lockstep::train {
+
+// What goes along with a run's weights.
+checkpoint::HubExport hub_export_of(const config::RunConfig& config);
+
+// RUN/model, from the weights this rank holds. One rank calls it.
+std::filesystem::path export_model(const Run& run);
+
+// RUN/adapter, in PEFT's form, from the adapters this rank holds. One rank calls it.
+std::filesystem::path export_adapter(const Run& run);
+
+struct ExportRequest {
+  std::filesystem::path run;         // run folder
+  std::filesystem::path checkpoint;  // empty: the newest whole one
+  std::filesystem::path output;
+  std::string dtype;  // "f32", "f16", "bf16"; empty: model.dtype
+  std::uint64_t max_shard_bytes = 5'000'000'000;
+};
+ExportRequest parse_export_request(const std::map<std::string, std::string>& arguments);
+// Returns what was written, in a sentence. Shows a bar where standard error is a terminal.
+std::string export_checkpoint(const ExportRequest& request);
+
+// Adapters folded into the model they belong to, as a model folder.
+struct MergeRequest {
+  std::filesystem::path model;
+  std::vector<std::filesystem::path> adapters;  // one after another
+  std::filesystem::path output;
+  std::string dtype;  // empty: the folder's
+  std::uint64_t max_shard_bytes = 5'000'000'000;
+};
+MergeRequest parse_merge_request(const std::map<std::string, std::string>& arguments);
+std::string merge_adapters(const MergeRequest& request);
+
+}  // namespace lockstep::train

@@ -1,0 +1,86 @@
+// Puts a run's units and decoder together.
+#include "rank/train/make_model.h"
+
+#include <set>
+
+#include "base/error.h"
+#include "rank/checkpoint/hub_folder.h"
+#include "rank/checkpoint/peft.h"
+#include "rank/model/adapter.h"
+
+namespace lockstep::train {
+namespace {
+
+// The matrix that a module trained whole starts as.
+at::Tensor original_of(const config::ModelConfig& model, const parallel::Replica& replica, std::size_t unit) {
+  const bool tied_head = unit + 1 == replica.units.size() && model.tie_embeddings;
+  return (tied_head ? replica.units.front() : replica.units[unit])->weight(0);
+}
+
+// Into weights that are held dense.
+void fold(const checkpoint::PeftAdapter& adapter, const parallel::Replica& replica) {
+  std::set<std::string> open;
+  for (const std::string& name : adapter.touched()) open.insert(name);
+  for (const auto& unit : replica.units) {
+    for (const auto& [name, view] : unit->pieces_of(unit->exact())) {
+      if (open.erase(name) > 0) view.copy_(adapter.folded(name, view));
+    }
+    unit->refresh_weights();
+  }
+  if (open.empty()) return;
+  throw base::usage_error("lora", "{} changes {}, which this model has not, or holds in few bits. Fold it first: lockstep merge.",
+                          adapter.path().string(), *open.begin());
+}
+
+}  // namespace
+
+model::Quantization quantization_of(const config::ModelConfig& model) {
+  if (model.load_in_4bit) return model::Quantization::nf4;
+  return model.load_in_8bit ? model::Quantization::int8 : model::Quantization::none;
+}
+
+parallel::Replica make_units(const config::RunConfig& config, at::Device device) {
+  const at::ScalarType dtype = model::scalar_type(config.model.dtype);
+  const model::UnitStorage storage{.device = device,
+                                   .weight_dtype = dtype,
+                                   .gradient_dtype = dtype,
+                                   .master = config.trainer.optimizer_states == config::StateDType::f32};
+  if (!config.lora.enabled) return parallel::make_replica(model::decoder_units(config.model), storage);
+  model::UnitStorage frozen = storage;
+  frozen.quantization = quantization_of(config.model);
+  frozen.double_quant = config.model.double_quant;
+  return parallel::make_adapted_replica(model::decoder_units(config.model), model::adapter_units(config.model, config.lora), frozen);
+}
+
+std::unique_ptr<model::Decoder> make_decoder(const config::RunConfig& config, const parallel::Replica& replica) {
+  return std::make_unique<model::Decoder>(config.model, replica.in_forward_order(), config.lora, replica.adapters_in_forward_order());
+}
+
+void initialize_weights(const config::RunConfig& config, parallel::Replica& replica) {
+  model::initialize(replica.units, config.trainer.seed);
+}
+
+std::vector<std::string> load_weights(const config::RunConfig& config, parallel::Replica& replica) {
+  std::vector<std::string> notes = checkpoint::load_units(checkpoint::HubFolder(config.model.path), replica.units);
+  const auto& adapters = config.lora.adapters;
+  for (std::size_t i = 0; i + 1 < adapters.size(); ++i) {
+    fold(checkpoint::PeftAdapter(adapters[i]), replica);
+    notes.push_back(fmt::format("{} is folded into the weights", adapters[i]));
+  }
+  return notes;
+}
+
+void initialize_adapters(const config::RunConfig& config, parallel::Replica& replica, model::Decoder& decoder) {
+  if (replica.adapters.empty()) return;
+  model::initialize(replica.adapters, config.trainer.seed);
+  for (const std::size_t whole : {std::size_t{0}, replica.adapters.size() - 1}) {
+    if (!replica.adapters[whole]) continue;
+    const at::Tensor original = original_of(config.model, replica, whole);
+    replica.adapters[whole]->exact().narrow(0, 0, original.numel()).copy_(original.reshape({-1}));
+    replica.adapters[whole]->refresh_weights();
+  }
+  decoder.reset_magnitudes();
+  if (!config.lora.adapters.empty()) checkpoint::PeftAdapter(config.lora.adapters.back()).load(replica.adapters);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,193 @@
+// Updates of flat buffers against a plain loop: the same bits on every device; stochastic rounding favours no side.
+#include "rank/kernels/update.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "rank/kernels/kernels.h"
+#include "support/reference/test_device.h"
+
+namespace lockstep::kernels {
+namespace {
+
+at::Tensor random(std::int64_t count, int seed, at::ScalarType type = at::kFloat) {
+  return at::randn({count}, test::generator(seed)).to(type);
+}
+
+Control control_numbers(double updates, double skip = 0) { return {.factor = 0.37, .skip = skip, .updates = updates, .loss_scale = 1}; }
+
+at::Tensor on_device(Control control) { return at::from_blob(&control, {kControlNumbers}, at::kDouble).clone().to(test::device()); }
+
+struct Case {
+  const char* name;
+  Rule rule;
+  at::ScalarType gradient, exact, weights, state;
+};
+
+const Case kCases[] = {
+    {"adamw_f32", Rule::adamw, at::kFloat, at::kFloat, at::kFloat, at::kFloat},
+    {"adamw_bf16_masters", Rule::adamw, at::kBFloat16, at::kFloat, at::kBFloat16, at::kFloat},
+    {"adamw_f16_masters", Rule::adamw, at::kHalf, at::kFloat, at::kHalf, at::kFloat},
+    {"adamw_bf16_states", Rule::adamw, at::kBFloat16, at::kBFloat16, at::kBFloat16, at::kBFloat16},
+    {"adamw_bf16_states_f32_gradient", Rule::adamw, at::kFloat, at::kBFloat16, at::kBFloat16, at::kBFloat16},
+    {"adamw_bf16_weights_f32_states", Rule::adamw, at::kBFloat16, at::kBFloat16, at::kBFloat16, at::kFloat},
+    {"lion_f32", Rule::lion, at::kFloat, at::kFloat, at::kFloat, at::kFloat},
+    {"lion_bf16_masters", Rule::lion, at::kBFloat16, at::kFloat, at::kBFloat16, at::kFloat},
+    {"lion_bf16_states", Rule::lion, at::kBFloat16, at::kBFloat16, at::kBFloat16, at::kBFloat16},
+    {"sgd_f32", Rule::sgd, at::kFloat, at::kFloat, at::kFloat, at::kFloat},
+    {"sgd_bf16_masters", Rule::sgd, at::kBFloat16, at::kFloat, at::kBFloat16, at::kFloat},
+    {"sgd_bf16_states", Rule::sgd, at::kBFloat16, at::kBFloat16, at::kBFloat16, at::kBFloat16},
+    {"apply_f32", Rule::apply, at::kFloat, at::kFloat, at::kFloat, at::kFloat},
+    {"apply_bf16_masters", Rule::apply, at::kFloat, at::kFloat, at::kBFloat16, at::kFloat},
+    {"apply_bf16_weights", Rule::apply, at::kBFloat16, at::kBFloat16, at::kBFloat16, at::kBFloat16},
+};
+
+UpdateSettings settings_of(Rule rule, std::int64_t place) {
+  return {.rule = rule, .rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .key = 99, .place = place};
+}
+
+// The state of a buffer of `type` after it received these numbers: f32 as they are, bf16 rounded by these bits.
+template <typename F>
+at::Tensor settled(const std::vector<float>& values, at::ScalarType type, F bits) {
+  const auto out = at::zeros({std::int64_t(values.size())}, type);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (type == at::kFloat)
+      out.data_ptr<float>()[i] = values[i];
+    else
+      static_cast<std::uint16_t*>(out.data_ptr())[i] = stochastic_bf16(values[i], bits(i));
+  }
+  return out;
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && at::equal(a.cpu().view(at::kByte), b.cpu().view(at::kByte));
+}
+
+class Updates : public testing::TestWithParam<Case> {};
+
+TEST_P(Updates, AreTheBitsOfAPlainLoop) {
+  const auto& c = GetParam();
+  for (const std::int64_t count : {1, 7, 64, 1003, 70000}) {
+    const auto before = random(count, 1, c.exact), gradient = random(count, 2, c.gradient), first = random(count, 3, c.state),
+               second = random(count, 4, c.state).abs();
+    const UpdateBuffers on{gradient.to(test::device(), false, true),
+                           before.to(test::device(), false, true),
+                           {},
+                           first.to(test::device(), false, true),
+                           second.to(test::device(), false, true)};
+    const bool copies = c.weights != c.exact;
+    const auto weights = copies ? at::zeros({count}, on.exact.options().dtype(c.weights)) : on.exact;
+    auto settings = settings_of(c.rule, 5000);
+    const auto numbers = control_numbers(17);
+    update({on.gradient, on.exact, weights, kStates<Rule::adamw> == 2 ? on.first : at::Tensor(), on.second}, on_device(numbers), settings);
+
+    Update raw{.place = settings.place,
+               .rate = settings.rate,
+               .beta1 = settings.beta1,
+               .beta2 = settings.beta2,
+               .epsilon = settings.epsilon,
+               .decay = settings.decay,
+               .key = settings.key,
+               .control = &numbers,
+               .rule = c.rule};
+    const auto n = numbers_of(raw);
+    const auto g = gradient.to(at::kFloat), p0 = before.to(at::kFloat), m0 = first.to(at::kFloat), v0 = second.to(at::kFloat);
+    std::vector<float> p(count), m(count), v(count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      p[i] = p0.data_ptr<float>()[i], m[i] = m0.data_ptr<float>()[i], v[i] = v0.data_ptr<float>()[i];
+      const float gi = g.data_ptr<float>()[i];
+      switch (c.rule) {
+        case Rule::adamw: update_one<Rule::adamw>(n, gi, p[i], m[i], v[i]); break;
+        case Rule::lion: update_one<Rule::lion>(n, gi, p[i], m[i], v[i]); break;
+        case Rule::sgd: update_one<Rule::sgd>(n, gi, p[i], m[i], v[i]); break;
+        case Rule::apply: update_one<Rule::apply>(n, gi, p[i], m[i], v[i]); break;
+      }
+    }
+    const auto word = [&](std::size_t i) { return random_word(n, std::uint64_t(settings.place) + i); };
+    const auto want = settled(p, c.exact, [&](std::size_t i) { return for_weight(word(i)); });
+    EXPECT_TRUE(same_bits(on.exact, want)) << count;
+    if (c.rule != Rule::apply)
+      EXPECT_TRUE(same_bits(on.first, settled(m, c.state, [&](std::size_t i) { return for_first(word(i)); }))) << count;
+    if (c.rule == Rule::adamw)
+      EXPECT_TRUE(same_bits(on.second, settled(v, c.state, [&](std::size_t i) { return for_second(word(i)); }))) << count;
+    if (copies) EXPECT_TRUE(at::equal(weights.cpu(), want.to(c.weights))) << "the copy is the master, rounded to nearest";
+    EXPECT_EQ(on.gradient.abs().max().item<double>(), 0) << "gradients are zero for the next step";
+  }
+}
+
+TEST_P(Updates, ThatAreSkippedChangeNothing) {
+  const auto& c = GetParam();
+  const auto fresh = [&](int seed, at::ScalarType type) { return random(1003, seed, type).to(test::device()); };
+  const auto gradient = fresh(1, c.gradient), exact = fresh(2, c.exact), first = fresh(3, c.state), second = fresh(4, c.state).abs();
+  const auto e = exact.clone(), f = first.clone(), s = second.clone();
+  gradient[5].fill_(NAN);
+  update({gradient, exact, {}, first, second}, on_device(control_numbers(3, 1)), settings_of(c.rule, 0));
+  EXPECT_TRUE(same_bits(exact, e) && same_bits(first, f) && same_bits(second, s));
+  EXPECT_EQ(gradient.abs().max().item<double>(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Updates, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+
+TEST(StochasticRounding, IsRightInTheMean) {
+  // Weights of one value, an update of one size that is far below their spacing (2^-8 at 1): single results are neighbours in bf16,
+  // their mean is what f32 would hold.
+  const std::int64_t count = 1 << 20;
+  const double step = 1.0 / 4096 / 3;
+  for (const double value : {1.0, -1.0, 1.5, 0.7}) {
+    const auto exact = at::full({count}, value, at::TensorOptions().dtype(at::kBFloat16)).to(test::device());
+    const double start = exact[0].item<double>();
+    const auto gradient = at::full({count}, step, at::TensorOptions().dtype(at::kFloat)).to(test::device());
+    update({.gradient = gradient, .exact = exact, .weights = {}, .first = {}, .second = {}}, on_device(control_numbers(1)),
+           {.rule = Rule::apply, .rate = 1, .key = 7, .zero_gradient = false});
+    const auto result = exact.to(at::kDouble);
+    // Standard error of the mean is below spacing / 2 / 1024 = 2e-6.
+    EXPECT_NEAR(result.mean().item<double>(), start - step, 1e-5) << value;
+    EXPECT_EQ(result.min().item<double>() < result.max().item<double>(), true);
+    EXPECT_LE(result.max().item<double>() - result.min().item<double>(), 1.0 / 128) << "neighbours alone";
+  }
+}
+
+TEST(StochasticRounding, DrawsAnewEachUpdateAndKeepsWhatIsExact) {
+  const auto run = [](double updates, std::uint64_t key, double step) {
+    const auto exact = at::full({4096}, 1.0, at::TensorOptions().dtype(at::kBFloat16)).to(test::device());
+    const auto gradient = at::full({4096}, step, at::TensorOptions().dtype(at::kFloat)).to(test::device());
+    update({.gradient = gradient, .exact = exact, .weights = {}, .first = {}, .second = {}}, on_device(control_numbers(updates)),
+           {.rule = Rule::apply, .rate = 1, .key = key});
+    return exact.to(at::kFloat).cpu();
+  };
+  const double half = 1.0 / 512;
+  EXPECT_TRUE(at::equal(run(1, 7, half), run(1, 7, half)));
+  for (const auto& other : {run(2, 7, half), run(1, 8, half)}) {
+    const double share = (run(1, 7, half) == other).to(at::kDouble).mean().item<double>();
+    EXPECT_NEAR(share, 0.5, 0.04) << "another update or key: independent bits";
+  }
+  EXPECT_EQ((run(1, 7, 0) - 1).abs().max().item<double>(), 0) << "a number that bf16 holds stays";
+  EXPECT_EQ((run(1, 7, 1) - 0).abs().max().item<double>(), 0) << "and so does zero";
+}
+
+TEST(StochasticRounding, TheThreeRoundingsOfANumberAreUniform) {
+  const UpdateNumbers n{.key0 = 0x12345678u, .key1 = 0x9abcdef0u};
+  const int count = 1 << 18, bins = 64;
+  std::vector<std::vector<int>> found(3, std::vector<int>(bins));
+  double products = 0;
+  for (int i = 0; i < count; ++i) {
+    const auto word = random_word(n, std::uint64_t(i)), next = random_word(n, std::uint64_t(i) + 1);
+    const std::uint32_t parts[] = {for_weight(word), for_first(word), for_second(word)};
+    for (int k = 0; k < 3; ++k) ++found[k][parts[k] / (65536 / bins)];
+    products += (for_weight(word) / 65536.0 - 0.5) * (for_weight(next) / 65536.0 - 0.5);
+  }
+  for (const auto& counts : found) {
+    double chi = 0;
+    for (const int c : counts) chi += (c - double(count) / bins) * (c - double(count) / bins) / (double(count) / bins);
+    EXPECT_LT(chi, 63 + 5 * std::sqrt(2 * 63.0));
+  }
+  EXPECT_NEAR(products / count, 0, 1e-3) << "neighbours are independent";
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
