@@ -22,7 +22,7 @@ MAY = {
     "rank/kernels": {"config"},
     "rank/data": {"config", "text", "records"},
     "rank/model": {"config", "rank/kernels"},
-    "rank/task": {"config", "rank/data", "rank/model", "rank/kernels"},
+    "rank/task": {"config", "text", "rank/data", "rank/model", "rank/kernels"},
     "rank/optim": {"config", "rank/comm", "rank/kernels", "rank/model"},
     "rank/parallel": {"config", "record", "rank/comm", "rank/kernels", "rank/model"},
     "rank/checkpoint": {"config", "rank/comm", "rank/model"},

@@ -62,6 +62,8 @@ std::string to_json_line(const EvalLine& line) {
   Json json;
   json["step"] = line.step;
   json["eval_loss"] = line.eval_loss;
+  json["eval_perplexity"] = line.eval_perplexity;
+  json["eval_accuracy"] = line.eval_accuracy;
   json["eval_tokens"] = line.eval_tokens;
   json["time"] = base::utc_time();
   return json.dump();

@@ -31,6 +31,8 @@ struct StepLine {
 struct EvalLine {
   std::int64_t step = 0;
   double eval_loss = 0;
+  double eval_perplexity = 0;  // e to the loss
+  double eval_accuracy = 0;    // share of tokens that were the likeliest one
   std::int64_t eval_tokens = 0;
 };
 

@@ -111,8 +111,9 @@ void Display::show(const std::string& line) {
   if (json.contains("loss")) return print(step_line(json, options_.total_steps));
   if (json.contains("eval_loss")) {
     const std::string loss = json["eval_loss"].is_number() ? fmt::format("{:.4f}", number(json, "eval_loss")) : "not finite";
-    return print(fmt::format("step {}  evaluation loss {} over {} tokens", static_cast<std::int64_t>(number(json, "step")), loss,
-                             base::human_count(number(json, "eval_tokens"))));
+    return print(fmt::format("step {}  evaluation loss {}  perplexity {:.2f}  accuracy {:.1f}%  over {} tokens",
+                             static_cast<std::int64_t>(number(json, "step")), loss, number(json, "eval_perplexity"),
+                             100 * number(json, "eval_accuracy"), base::human_count(number(json, "eval_tokens"))));
   }
   show_event(json);
 }

@@ -7,8 +7,10 @@ std::string general_help() {
   return R"(lockstep: trains models on every GPU you have
 
   lockstep train -f FILE     train on all GPUs, or on two CPU ranks where there is none
-  lockstep generate          text from a run's newest checkpoint
+  lockstep generate          text from a model folder or a run: a prompt, a chat, a file of prompts
+  lockstep chat              talk to a model in the terminal
   lockstep export            a checkpoint as a Hugging Face model folder
+  lockstep merge             adapters folded into their model
   lockstep data              look at records, text to tokens, tokenizers from text
   lockstep config            show, explain and describe settings
   lockstep devices           what there is to train on

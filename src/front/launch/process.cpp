@@ -36,7 +36,7 @@ const char* words_for(int signal) {
 }
 
 // Only calls that are safe after fork. Reports errno through `report` if exec fails.
-[[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, int log, pid_t parent, int report) {
+[[noreturn]] void become(const Command& command, char* const* arguments, char* const* environment, int log, pid_t parent, int report) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // we were orphaned before the line above
@@ -50,8 +50,11 @@ const char* words_for(int signal) {
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
     if (nothing > STDERR_FILENO) ::close(nothing);
+  } else {
+    if (command.input >= 0) ::dup2(command.input, STDIN_FILENO);
+    if (command.output >= 0) ::dup2(command.output, STDOUT_FILENO);
   }
-  ::execve(program, arguments, environment);
+  ::execve(command.program.c_str(), arguments, environment);
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(report, &error, sizeof error);
   ::_exit(127);
@@ -90,7 +93,7 @@ Child Child::start(const Command& command) {
   if (::pipe2(report, O_CLOEXEC) != 0) throw base::machine_error("launch", "cannot make a pipe: {}.", std::strerror(errno));
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) become(command.program.c_str(), argument_list.data(), variable_list.data(), log, parent, report[1]);
+  if (pid == 0) become(command, argument_list.data(), variable_list.data(), log, parent, report[1]);
   const int fork_error = errno;
   ::close(report[1]);
   if (log >= 0) ::close(log);

@@ -24,7 +24,8 @@ struct Command {
   std::filesystem::path program;
   std::vector<std::string> arguments;  // without the program's name
   Environment environment;             // all of it
-  std::filesystem::path log;           // stdout and stderr are appended to it; empty: they stay ours
+  std::filesystem::path log = {};      // stdout and stderr are appended to it; empty: they stay ours
+  int input = -1, output = -1;         // without a log: what becomes its stdin and stdout; -1: they stay ours
 };
 
 // Not thread-safe, and to be started from the thread that lives as long as the program: the kernel ends the child with that thread.

@@ -37,11 +37,12 @@ std::uint64_t checked_size(const fs::path& path) {
   return size;
 }
 
-// What nlohmann says, without its own numbering.
+// What nlohmann says, without its own numbering and without the line's text, which may be long and need not be UTF-8.
 std::string reason_of(const nlohmann::json::exception& failure) {
   const std::string text = failure.what();
   const std::size_t column = text.find("column ");
-  return column == npos ? text : text.substr(column);
+  const std::string reason = column == npos ? text : text.substr(column);
+  return reason.substr(0, std::min(reason.find("; last read"), reason.find(" - unexpected")));
 }
 
 std::string_view without_line_end(std::string_view line) {

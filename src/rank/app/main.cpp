@@ -57,9 +57,12 @@ void run_train(const std::map<std::string, std::string>& arguments, const std::s
   page->set_phase(record::Phase::done, run->progress.step);
 }
 
-void run_generate(const std::map<std::string, std::string>& arguments) {
+void run_generate(const std::string& verb, const std::map<std::string, std::string>& arguments, record::PageWriter& page,
+                  const comm::Place& place) {
   const train::GenerateRequest request = train::parse_generate_request(arguments, open_device());
-  std::cout << train::generate(request) << std::endl;
+  if (verb == "chat") return train::serve_chat(request);
+  if (verb == "generate-file") return train::generate_file(request, place, page);
+  train::generate_one(request);
 }
 
 // Exit code for an error, told to the page first: the launcher reports the first rank that failed, not the ones that noticed.
@@ -112,7 +115,8 @@ int main(int argc, char** argv) {
   const int code = guarded(*page, [&] {
     const auto arguments = read_arguments(argc, argv);
     if (verb == "train") return run_train(arguments, page, place);
-    if (verb == "generate") return run_generate(arguments);
+    if (verb == "generate" || verb == "generate-file" || verb == "chat") return run_generate(verb, arguments, *page, place);
+    if (verb == "merge") return void(std::cout << train::merge_adapters(train::parse_merge_request(arguments)) << std::endl);
     if (verb == "export") return void(std::cout << train::export_checkpoint(train::parse_export_request(arguments)) << std::endl);
     if (verb.starts_with("bench-")) return bench::run(verb, arguments, open_device(), place, page);
     throw base::usage_error("worker", "lockstep-worker is started by lockstep; '{}' is not one of its verbs.", verb);

@@ -38,7 +38,7 @@ struct Share {
 //   begin(): picks this writer's share of the tensors, copies it to host memory (the only time training is blocked) and returns.
 //   Each writer writes model-NNNNN-of-NNNNN.safetensors, optimizer-...; then part-N.json with sizes and checksums.
 //   Writer 0 waits for all parts, writes state.json and manifest.json, syncs, renames step-NNNNNN.partial to step-NNNNNN
-//   and removes the oldest beyond `keep`.
+//   links the best one and removes the oldest beyond `keep`.
 // A save that fails (full disk, a writer that died) leaves no half folder and the checkpoint before it untouched; a later begin() works.
 class Saver {
  public:
@@ -56,7 +56,8 @@ class Saver {
   ~Saver();
 
   // Throws only where the copy to host memory fails; what goes wrong while writing is told by wait() or take_error().
-  void begin(std::int64_t step, const Contents& contents);
+  // best: the step of the checkpoint that stays although it is old; folder/best is a link to it.
+  void begin(std::int64_t step, const Contents& contents, std::optional<std::int64_t> best = {});
   // Blocks until the last save is whole (on writer 0: renamed). Throws its error as UserError(ExitCode::checkpoint).
   void wait();
   // The error of a finished failed save, if there is one: training may go on. Tells each error once.

@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t chunk_elements = 8 << 20;
 
-constexpr const char* tokenizer_files[] = {"tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                           "vocab.json",        "merges.txt",            "tokenizer.model",         "chat_template.jinja",
-                                           "chat_template.json"};
+constexpr const char* tokenizer_files[] = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "chat_template.json"};
 
 void write_file(base::FileSystem& files, const fs::path& path, std::string_view text) {
   auto file = files.create(path);
@@ -166,7 +166,12 @@ void write_hub_folder(base::FileSystem& files, const fs::path& folder, const Hub
   const bool was_there = fs::exists(folder, error);
   files.remove_all(replaced);
   if (was_there) files.rename(folder, replaced);
-  files.rename(partial, folder);
+  try {
+    files.rename(partial, folder);
+  } catch (...) {
+    if (was_there) files.rename(replaced, folder);
+    throw;
+  }
   if (was_there) files.remove_all(replaced);
   const fs::path parent = folder.parent_path();
   files.sync_directory(parent.empty() ? "." : parent);

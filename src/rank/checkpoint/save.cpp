@@ -158,7 +158,20 @@ void SaveWriter::finish(const Save& save) {
   for (int writer = 0; writer < options_.share.count; ++writer) files_.remove_all(folder / part_name(writer));
   files_.sync_directory(folder);
   put_in_place(save);
+  if (save.best) link_best(*save.best);
   remove_oldest(save.step);
+}
+
+// Relative, so that a run folder can be moved. A checkpoint that could not be saved is not linked: the best one before it stays.
+void SaveWriter::link_best(std::int64_t step) {
+  const auto whole = step_folder(options_.folder, step);
+  if (!std::filesystem::exists(whole)) return;
+  const auto link = options_.folder / "best", fresh = options_.folder / "best.new";
+  std::error_code error;
+  std::filesystem::remove(fresh, error);
+  std::filesystem::create_directory_symlink(whole.filename(), fresh, error);
+  if (!error) std::filesystem::rename(fresh, link, error);
+  if (error) base::log_warning("could not link {} to {}: {}", link.string(), whole.filename().string(), error.message());
 }
 
 void SaveWriter::put_in_place(const Save& save) {
@@ -180,8 +193,10 @@ void SaveWriter::put_in_place(const Save& save) {
 void SaveWriter::remove_oldest(std::int64_t saved_step) {
   if (options_.keep <= 0) return;
   std::int64_t kept = 1;  // the one just saved, whatever its number
+  std::error_code none;
+  const auto best = std::filesystem::read_symlink(options_.folder / "best", none);
   for (const StepFolder& found : list_step_folders(options_.folder)) {
-    if (found.state != State::whole || found.step == saved_step || kept++ < options_.keep) continue;
+    if (found.state != State::whole || found.step == saved_step || kept++ < options_.keep || found.path.filename() == best) continue;
     remove_quietly(found);
   }
 }

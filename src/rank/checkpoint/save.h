@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Save {
   std::int64_t attempt = 0;  // counts begin(): equal on all writers
   std::vector<StagedFile> files;
   std::string state_json;
+  std::optional<std::int64_t> best = {};  // step of the checkpoint that is not removed
 };
 
 // Removes what crashed saves and deletions left in `folder`, except the folder of step `but`. Where a crash hit between taking an
@@ -42,6 +44,7 @@ class SaveWriter {
   FileRecord write_text(const std::filesystem::path& path, const std::string& text);
   std::vector<Part> wait_for_parts(const Save& save);
   void put_in_place(const Save& save);
+  void link_best(std::int64_t step);
   void remove_oldest(std::int64_t saved_step);
   void remove_quietly(const StepFolder& old);
 

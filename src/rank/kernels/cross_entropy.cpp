@@ -5,6 +5,15 @@ namespace lockstep::kernels::LOCKSTEP_ISA {
 
 namespace {
 
+// Of equal logits the first counts.
+template <typename T>
+bool is_likeliest(const T* logits, std::int64_t target, float top) {
+  if (!(load(logits[target]) >= top)) return false;
+  bool earlier = false;
+  for (std::int64_t i = 0; i < target; ++i) earlier |= load(logits[i]) >= top;
+  return !earlier;
+}
+
 template <typename T>
 void rows_of(const CrossEntropy& a, std::int64_t begin, std::int64_t end) {
   for (auto row = begin; row < end; ++row) {
@@ -12,12 +21,14 @@ void rows_of(const CrossEntropy& a, std::int64_t begin, std::int64_t end) {
     const auto target = a.targets[row];
     if (target < 0) {  // -100: not trained
       a.losses[row] = 0;
+      if (a.correct) a.correct[row] = 0;
       if (a.gradient) std::memset(static_cast<void*>(logits), 0, a.vocab * sizeof(T));
       continue;
     }
     float top = load(logits[0]);
 #pragma omp simd reduction(max : top)
     for (std::int64_t i = 0; i < a.vocab; ++i) top = load(logits[i]) > top ? load(logits[i]) : top;
+    if (a.correct) a.correct[row] = is_likeliest(logits, target, top) ? 1 : 0;
     float sum = 0;
     const float at_target = load(logits[target]);
     if (!a.gradient) {

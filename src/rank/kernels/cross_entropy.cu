@@ -75,6 +75,7 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads) rows_of(CrossEntropy 
   const std::int64_t target = a.targets[row];
   if (target < 0) {  // -100: not trained
     if (threadIdx.x == 0) a.losses[row] = 0;
+    if (threadIdx.x == 0 && a.correct) a.correct[row] = 0;
     if (!a.gradient) return;
     const float zero[V] = {};
     for (std::int64_t i = threadIdx.x; i < vectors; i += Threads) write<T, V>(numbers + i * V, zero);
@@ -83,6 +84,13 @@ __global__ void __launch_bounds__(Threads, 1024 / Threads) rows_of(CrossEntropy 
   const Softmax softmax = row_softmax<T, V, Threads>(logits, vectors, kept, keep);
   const float at_target = load(numbers[target]);
   if (threadIdx.x == 0) a.losses[row] = logf(softmax.sum) + softmax.top - at_target;
+  if (a.correct) {  // of equal logits the first counts
+    const bool top = at_target >= softmax.top;
+    bool earlier = false;
+    for (std::int64_t i = threadIdx.x; top && i < target; i += Threads) earlier |= load(numbers[i]) >= softmax.top;
+    earlier = __syncthreads_or(earlier);
+    if (threadIdx.x == 0) a.correct[row] = top && !earlier ? 1.0f : 0.0f;
+  }
   if (!a.gradient) return;
   __syncthreads();  // every thread has read the target's logit before one overwrites it
   const float scale = *a.scale, factor = scale / softmax.sum;

@@ -249,13 +249,16 @@ void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const 
                                     stream_of(dout));
 }
 
-void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale) {
+void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale,
+                   const at::Tensor& correct) {
   expect(logits.dim() == 2 && logits.is_contiguous() && targets.numel() == logits.size(0) && losses.numel() == logits.size(0),
          "cross-entropy: one target and one loss a row");
+  expect(!correct.defined() || correct.numel() == logits.size(0), "cross-entropy: a row is correct or not");
   table_of(logits).cross_entropy({.logits = logits.data_ptr(),
                                   .targets = targets.const_data_ptr<std::int64_t>(),
                                   .scale = scale.defined() ? scale.const_data_ptr<float>() : nullptr,
                                   .losses = losses.data_ptr<float>(),
+                                  .correct = correct.defined() ? correct.data_ptr<float>() : nullptr,
                                   .rows = logits.size(0),
                                   .vocab = logits.size(1),
                                   .type = type_of(logits),

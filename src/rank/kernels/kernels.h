@@ -49,8 +49,10 @@ void bias_backward(const at::Tensor& dout, const at::Tensor& dbias);
 void embedding_forward(const at::Tensor& tokens, const at::Tensor& weight, const at::Tensor& out);
 void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const at::Tensor& dweight);
 
-// losses: [rows] f32. scale undefined: losses alone; else logits become scale * their gradient.
-void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale);
+// losses: [rows] f32. scale undefined: losses alone; else logits become scale * their gradient. correct: [rows] f32, 1 where the target is
+// the likeliest token; undefined: nobody asks.
+void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale,
+                   const at::Tensor& correct = {});
 
 // out (+)= x with `share` of its elements dropped; keys: [rows / time] i64 on the device.
 void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys, std::int64_t time, std::uint64_t site, double share,

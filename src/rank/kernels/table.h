@@ -127,6 +127,7 @@ struct CrossEntropy {
   const std::int64_t* targets;  // [rows]
   const float* scale;           // one number on the device
   float* losses;                // [rows]
+  float* correct;               // [rows] 1 where the target is the likeliest token (of equals the first), else 0; or null
   std::int64_t rows, vocab;
   Type type;
   bool gradient;

@@ -136,7 +136,7 @@ HeadViews head_views(const at::Tensor& qk, const at::Tensor& qkv, const Dims& di
   return {view(qk, 0, dims.heads), view(qk, dims.q_width(), dims.kv_heads), view(qkv, dims.q_width() + dims.kv_width(), dims.kv_heads)};
 }
 
-at::Tensor attention_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved) {
+at::Tensor attention_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved, Sizes sizes) {
   const auto& q = heads.q;
   const auto as_packed_rows = [&] { return saved.out.transpose(1, 2).reshape({q.size(0) * q.size(2), q.size(1) * q.size(3)}); };
   if (!segments.empty()) {
@@ -144,6 +144,7 @@ at::Tensor attention_forward(const HeadViews& heads, const Segments& segments, A
     return as_packed_rows();
   }
   saved.kind = attention_kind(q);
+  if (sizes == Sizes::vary && saved.kind == AttentionKind::cudnn) saved.kind = AttentionKind::flash;
   switch (saved.kind) {
     case AttentionKind::cpu_flash: {
       const auto all = ungrouped(heads);

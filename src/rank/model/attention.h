@@ -41,8 +41,10 @@ struct HeadViews {
 // qk: [rows, at least (heads + kv_heads) x head_dim] rotated; qkv: where v stands (the same tensor unless heads are normed).
 HeadViews head_views(const at::Tensor& qk, const at::Tensor& qkv, const Dims& dims, std::int64_t time);
 
+// Whether the same sizes come again and again: cuDNN builds a plan for each, which one prompt is not worth.
+enum class Sizes { recur, vary };
 // Returns [rows, heads x head_dim], a view of saved.out.
-at::Tensor attention_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved);
+at::Tensor attention_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved, Sizes sizes = Sizes::recur);
 
 struct HeadGradients {
   at::Tensor dq;      // [batch, heads, time, head_dim]

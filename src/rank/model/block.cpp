@@ -58,6 +58,19 @@ ResidualStream Block::forward(const ResidualStream& stream, const BlockContext& 
   const auto at = places(saved, *context.scratch);
   start(stream, at);
   attend(context, at);
+  return finish(context, at);
+}
+
+ResidualStream Block::decode(const ResidualStream& stream, const BlockContext& context, std::size_t layer, KvCache& cache,
+                             const KvCache::Step& step) const {
+  const auto at = places(nullptr, *context.scratch);
+  start(stream, at);
+  at.matmuls.mixed = cache.attend(layer, project(context, at), step);
+  return finish(context, at);
+}
+
+// mixed -> the stream behind the block.
+ResidualStream Block::finish(const BlockContext& context, const Places& at) const {
   expand(context, at);
   auto& delta = context.scratch->delta;
   down_.forward(delta, at.cheap.swiglu, at.input.low[3], context.dropout, context.scratch->projection);
@@ -79,15 +92,19 @@ void Block::start(const ResidualStream& stream, const Places& at) const {
                             at.input.rstd1);
 }
 
-// norm1 -> mixed.
-void Block::attend(const BlockContext& context, const Places& at) const {
+// norm1 -> the heads, rotated.
+HeadViews Block::project(const BlockContext& context, const Places& at) const {
   auto& m = at.matmuls;
   const auto& options = at.input.x.options();
   fit(m.qkv, {at.input.x.size(0), dims_.qkv_width()}, options);
   qkv_.forward(m.qkv, at.cheap.norm1, m.low[0], context.dropout, context.scratch->projection);
   rotate(context, at);
-  const auto heads = head_views(dims_.qk_norm ? at.cheap.qk : m.qkv, m.qkv, dims_, context.time);
-  m.mixed = attention_forward(heads, context.segments, m.attention);
+  return head_views(dims_.qk_norm ? at.cheap.qk : m.qkv, m.qkv, dims_, context.time);
+}
+
+// norm1 -> mixed.
+void Block::attend(const BlockContext& context, const Places& at) const {
+  at.matmuls.mixed = attention_forward(project(context, at), context.segments, at.matmuls.attention);
 }
 
 // Head norms keep the raw q and k, which their backward needs; without them the rotation is in place.

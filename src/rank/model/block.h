@@ -6,6 +6,7 @@
 #include "rank/kernels/kernels.h"
 #include "rank/model/attention.h"
 #include "rank/model/dims.h"
+#include "rank/model/kv_cache.h"
 #include "rank/model/model.h"
 #include "rank/model/projection.h"
 #include "rank/model/unit.h"
@@ -63,6 +64,9 @@ class Block {
 
   // Without `saved` nothing is kept (evaluation).
   ResidualStream forward(const ResidualStream& stream, const BlockContext& context, BlockActivations* saved) const;
+  // The same for new tokens of sequences whose earlier ones are in the cache; nothing is kept for a backward.
+  ResidualStream decode(const ResidualStream& stream, const BlockContext& context, std::size_t layer, KvCache& cache,
+                        const KvCache::Step& step) const;
   // dstream: [rows, hidden] gradient of the stream behind the block; on return, of the stream before it, where `further` asks for it.
   void backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved, bool further = true) const;
 
@@ -71,7 +75,9 @@ class Block {
   struct Places;
   Places places(BlockActivations* saved, BlockScratch& scratch) const;
   void start(const ResidualStream& stream, const Places& at) const;
+  HeadViews project(const BlockContext& context, const Places& at) const;
   void attend(const BlockContext& context, const Places& at) const;
+  ResidualStream finish(const BlockContext& context, const Places& at) const;
   void expand(const BlockContext& context, const Places& at) const;
   void backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const;
   void backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at, bool further) const;

@@ -1,10 +1,14 @@
 // The decoder: embedding, blocks, head, and the loop over them in both directions.
+#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
+
+#include <algorithm>
 
 #include "base/error.h"
 #include "rank/model/block.h"
 #include "rank/model/buffers.h"
 #include "rank/model/head.h"
+#include "rank/model/kv_cache.h"
 #include "rank/model/model.h"
 #include "rank/model/offload.h"
 #include "rank/model/rotary.h"
@@ -16,10 +20,20 @@ namespace {
 // The unit whose first leaf stands in for the frozen one's where a module is trained whole.
 Unit& trained_or(Unit* whole, Unit& frozen) { return whole ? *whole : frozen; }
 
+// The stream at the last real token of every sequence: [batch, hidden].
+ResidualStream last_rows(const ResidualStream& stream, std::int64_t time, std::span<const std::int64_t> counts) {
+  const auto batch = stream.residual.size(0) / time;
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < batch; ++i) rows.push_back(i * time + (counts.empty() ? time : counts[std::size_t(i)]) - 1);
+  const at::Tensor chosen = at::tensor(rows, at::kLong).to(stream.residual.device());
+  return {stream.residual.index_select(0, chosen), stream.delta.index_select(0, chosen)};
+}
+
 }  // namespace
 
 struct Decoder::Parts {
   Dims dims;
+  std::int64_t window;
   Unit& embedding;
   std::vector<Block> blocks;
   Head head;
@@ -36,6 +50,7 @@ struct Decoder::Parts {
   Parts(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora,
         const std::vector<Unit*>& adapters, Keep keep)
       : dims(config),
+        window(config.sliding_window),
         embedding(trained_or(adapters.front(), *units.front())),
         head(dims, *units.back(), adapters.back() ? adapters.back() : (dims.tied ? units.front() : nullptr),
              dims.tied && !adapters.back() && !adapters.front()),
@@ -44,12 +59,18 @@ struct Decoder::Parts {
     for (std::int64_t i = 0; i < dims.layers; ++i) blocks.emplace_back(dims, *units[i + 1], adapters[i + 1], lora, i, keep);
   }
 
+  const kernels::RotaryTable& rotary_for(std::int64_t time) {
+    if (!rotary.cosine.defined() || rotary.cosine.size(0) < time) {
+      const auto length = std::max(time, std::min<std::int64_t>(2 * time, dims.max_time));
+      rotary = kernels::rotary_table(length, frequencies, embedding.weights().device());
+    }
+    return rotary;
+  }
+
   BlockContext context(const Input& input) {
     const auto device = embedding.weights().device();
     const auto time = input.tokens.size(1);
-    if (!rotary.cosine.defined() || rotary.cosine.size(0) < time)
-      rotary = kernels::rotary_table(std::max(time, std::min<std::int64_t>(2 * time, dims.max_time)), frequencies, device);
-    BlockContext context{.time = time, .rotary = rotary, .scratch = &scratch};
+    BlockContext context{.time = time, .rotary = rotary_for(time), .scratch = &scratch};
     if (input.starts.defined()) pack(input.starts, device, context);
     if (input.keys.defined()) context.dropout = {input.keys, time};
     return context;
@@ -115,6 +136,7 @@ void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
   }
   if (!p.offloaded.empty() && !device.is_cpu()) p.offload.emplace(device);
   if (!p.offload) p.offloaded.clear();
+  p.head.set_lean(std::find(keep.begin(), keep.end(), Keep::all) == keep.end());
 }
 
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }
@@ -156,15 +178,33 @@ at::Tensor Decoder::loss_sum(const at::Tensor& tokens, const at::Tensor& targets
   return loss_sum({.tokens = tokens, .targets = targets});
 }
 
-at::Tensor Decoder::loss_sum(const Input& input) {
+at::Tensor Decoder::loss_sum(const Input& input) { return score(input).loss; }
+
+Score Decoder::score(const Input& input) {
   const c10::NoGradGuard no_graph;
-  return parts_->head.loss(parts_->evaluate(input), input.targets.reshape({-1}));
+  return parts_->head.score(parts_->evaluate(input), input.targets.reshape({-1}));
 }
 
 at::Tensor Decoder::logits(const at::Tensor& tokens) {
   const c10::NoGradGuard no_graph;
   return parts_->head.logits(parts_->evaluate({.tokens = tokens, .targets = {}}))
       .view({tokens.size(0), tokens.size(1), parts_->dims.vocab});
+}
+
+KvCache Decoder::make_cache(std::int64_t batch) const {
+  return KvCache(parts_->dims, parts_->window, batch, parts_->embedding.weights().options());
+}
+
+at::Tensor Decoder::decode(const at::Tensor& tokens, KvCache& cache, std::span<const std::int64_t> counts) {
+  const c10::NoGradGuard no_graph;
+  auto& p = *parts_;
+  const KvCache::Step step = cache.begin(tokens.size(1));
+  const BlockContext context{.time = step.time, .positions = step.positions, .rotary = p.rotary_for(step.span), .scratch = &p.scratch};
+  at::Tensor own;
+  ResidualStream stream{p.embed(tokens, own), {}};
+  for (std::size_t i = 0; i < p.blocks.size(); ++i) stream = p.blocks[i].decode(stream, context, i, cache, step);
+  cache.finish(step, counts);
+  return p.head.logits(step.time == 1 ? stream : last_rows(stream, step.time, counts));
 }
 
 void Decoder::reset_magnitudes() {

@@ -21,9 +21,10 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // A CPU wants the chunk in its cache. A GPU wants few chunks, since each reads and writes the matrix's whole gradient again: what is
 // free decides, within bounds that leave memory to the rest.
 // A frozen matrix has no gradient, so there a chunk need only be large enough to keep the device busy.
-std::int64_t affordable_chunk(const at::Device& device, bool trained) {
+std::int64_t affordable_chunk(const at::Device& device, bool trained, bool lean) {
   if (!device.is_cuda()) return kMiB;
   if (!trained) return 256 * kMiB;
+  if (lean) return 512 * kMiB;
   if (at::globalContext().deterministicAlgorithms()) return 512 * kMiB;  // sums are cut at the same places whatever else holds memory
   std::uint64_t free = 0, total = 0;
   kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
@@ -52,14 +53,17 @@ void Head::normalize(const ResidualStream& stream) {
 }
 
 std::int64_t Head::chunk_rows(const at::Tensor& like) {
-  if (chunk_bytes_ == 0) chunk_bytes_ = affordable_chunk(like.device(), owner_.trainable());
+  if (chunk_bytes_ == 0) chunk_bytes_ = affordable_chunk(like.device(), owner_.trainable(), lean_);
   const auto rows = std::max<std::int64_t>(1, like.size(0));
   const auto most = std::max<std::int64_t>(kRowStep, chunk_bytes_ / (dims_.vocab * like.element_size()));
   const auto even = ceil_div(rows, ceil_div(rows, most));  // chunks of one size: the last is no sliver
   return std::min(rows, ceil_div(even, kRowStep) * kRowStep);
 }
 
-at::Tensor Head::loss(const ResidualStream& stream, const at::Tensor& targets) { return loss_backward(stream, targets, {}, {}); }
+Score Head::score(const ResidualStream& stream, const at::Tensor& targets) {
+  const at::Tensor loss = loss_backward(stream, targets, {}, {});
+  return {loss, correct_.sum()};
+}
 
 at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale,
                                const at::Tensor& dstream) {
@@ -69,11 +73,13 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
   fit(losses_, {rows}, norm_.options().dtype(at::kFloat));
   fit(logits_, {chunk, dims_.vocab}, norm_.options());
   if (train) fit(dnorm_, {rows, dims_.hidden}, norm_.options());
+  else fit(correct_, {rows}, losses_.options());
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const auto count = std::min(chunk, rows - first);
     const auto x = norm_.narrow(0, first, count), logits = logits_.narrow(0, 0, count);
     linear(logits, x, matrix());
-    kernels::cross_entropy(logits, targets.narrow(0, first, count), losses_.narrow(0, first, count), scale);
+    kernels::cross_entropy(logits, targets.narrow(0, first, count), losses_.narrow(0, first, count), scale,
+                           train ? at::Tensor() : correct_.narrow(0, first, count));
     if (!train) continue;
     linear_backward_input(dnorm_.narrow(0, first, count), logits, matrix());
     if (owner_.trainable()) linear_backward_weight(owner_.gradient(HeadLeaves::weight), logits, x);

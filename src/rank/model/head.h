@@ -13,9 +13,14 @@ class Head {
   // shared: it is the embedding's too, whose backward completes its gradient.
   Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared);
 
-  // Summed loss, f32 scalar on the device. targets: [rows] i64.
-  at::Tensor loss(const ResidualStream& stream, const at::Tensor& targets);
-  // The same, and adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
+  // Memory is scarce: logits of few rows at a time.
+  void set_lean(bool lean) {
+    lean_ = lean;
+    chunk_bytes_ = 0;
+  }
+  // Without gradients. targets: [rows] i64.
+  Score score(const ResidualStream& stream, const at::Tensor& targets);
+  // The summed loss, f32 scalar on the device; adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
   at::Tensor loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale, const at::Tensor& dstream);
   // [rows, vocab]
   at::Tensor logits(const ResidualStream& stream);
@@ -30,8 +35,9 @@ class Head {
   Unit& unit_;
   Unit& owner_;  // of the output matrix
   bool shared_;
+  bool lean_ = false;
   std::int64_t chunk_bytes_ = 0;  // of logits; chosen at first use
-  at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_;
+  at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_, correct_;
 };
 
 }  // namespace lockstep::model

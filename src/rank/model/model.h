@@ -5,12 +5,15 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "config/run_config.h"
 #include "rank/model/unit.h"
 
 namespace lockstep::model {
+
+class KvCache;
 
 // What LibTorch calls the setting model.dtype.
 at::ScalarType scalar_type(config::DType dtype);
@@ -35,6 +38,12 @@ struct Input {
   at::Tensor keys = {};    // [batch] i64 on the device where adapters drop elements: one a row of tokens
 };
 
+// How well targets were predicted, summed over them: f32 scalars on the device.
+struct Score {
+  at::Tensor loss;
+  at::Tensor correct;  // targets that were the likeliest token
+};
+
 // Forward and backward are explicit: no autograd graph is built. One thread, the device's current stream.
 class Decoder {
  public:
@@ -52,11 +61,18 @@ class Decoder {
   // Called between forward and backward of forward_backward, for phase stamps.
   void on_backward(std::function<void()> callback);
 
-  // Summed loss without gradients: f32 scalar on the device.
+  // Without gradients.
+  Score score(const Input& input);
   at::Tensor loss_sum(const Input& input);
   at::Tensor loss_sum(const at::Tensor& tokens, const at::Tensor& targets);
   // [batch, time, vocab]
   at::Tensor logits(const at::Tensor& tokens);
+
+  // For `batch` sequences that have seen nothing yet.
+  KvCache make_cache(std::int64_t batch) const;
+  // The next tokens of every sequence in the cache, [batch, new] i64, many (a prompt) or one. counts: how many of a row are real, where
+  // shorter rows are filled up at their end. Returns the logits behind the last real one: [batch, vocab].
+  at::Tensor decode(const at::Tensor& tokens, KvCache& cache, std::span<const std::int64_t> counts = {});
 
   // DoRA: magnitudes that leave the loaded weights as they are. Once, when base weights and adapters are in place.
   void reset_magnitudes();

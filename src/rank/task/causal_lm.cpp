@@ -14,6 +14,6 @@ at::Tensor forward_backward(model::Decoder& model, const data::Batch& batch, con
   return model.forward_backward(input_of(batch), scale);
 }
 
-at::Tensor loss_sum(model::Decoder& model, const data::Batch& batch) { return model.loss_sum(input_of(batch)); }
+model::Score score(model::Decoder& model, const data::Batch& batch) { return model.score(input_of(batch)); }
 
 }  // namespace lockstep::task

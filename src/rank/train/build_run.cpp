@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
-#include "rank/checkpoint/hub_folder.h"
 #include "rank/model/recompute.h"
 #include "rank/train/keep.h"
 #include "rank/train/make_model.h"
@@ -84,7 +83,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   std::vector<std::string> notes;
   const bool from_folder = !run->config.model.path.empty();
   if (!checkpoint || run->config.lora.enabled) {
-    if (from_folder) notes = checkpoint::load_units(checkpoint::HubFolder(run->config.model.path), run->replica.units);
+    if (from_folder) notes = load_weights(run->config, run->replica);
     if (!from_folder) initialize_weights(run->config, run->replica);
   }
   initialize_adapters(run->config, run->replica, *run->model);

@@ -1,16 +1,27 @@
-// Loads a run's weights and samples from them.
+// The requests of `lockstep generate` as a worker does them.
 #include "rank/train/generate.h"
 
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
 #include "base/error.h"
-#include "base/log.h"
 #include "base/text.h"
-#include "rank/train/run.h"
-#include "rank/train/state.h"
 
 namespace lockstep::train {
 namespace {
 
-double number(const std::map<std::string, std::string>& arguments, const char* name, double otherwise) {
+using Json = nlohmann::ordered_json;
+using Arguments = std::map<std::string, std::string>;
+
+std::string text(const Arguments& arguments, const char* name, const std::string& otherwise = "") {
+  const auto found = arguments.find(name);
+  return found == arguments.end() ? otherwise : found->second;
+}
+
+double number(const Arguments& arguments, const char* name, double otherwise) {
   const auto found = arguments.find(name);
   if (found == arguments.end()) return otherwise;
   const auto value = base::parse_number(found->second);
@@ -18,51 +29,135 @@ double number(const std::map<std::string, std::string>& arguments, const char* n
   return *value;
 }
 
-std::string text(const std::map<std::string, std::string>& arguments, const char* name, const std::string& otherwise) {
-  const auto found = arguments.find(name);
-  return found == arguments.end() ? otherwise : found->second;
+Json conversation(const std::string& system, const std::string& user) {
+  Json messages = Json::array();
+  if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
+  messages.push_back({{"role", "user"}, {"content", user}});
+  return messages;
+}
+
+task::GenerateOptions options_for(const GenerateRequest& request, const TextModel& model) {
+  task::GenerateOptions options = request.options;
+  options.context = model.context();
+  return options;
+}
+
+void expect_chat(const TextModel& model, const char* what) {
+  if (model.language->can_chat()) return;
+  throw base::usage_error("generate", "this model has no chat template, so {} has nothing to render with. Use --prompt.", what);
+}
+
+// A line of the file: {"prompt": ...} or {"messages": [...]}.
+std::vector<std::int32_t> encode_line(const std::string& line, const std::string& system, const task::Language& language) {
+  const Json object = Json::parse(line);
+  if (object.contains("prompt")) return language.encode(object["prompt"].get<std::string>());
+  Json messages = object.at("messages");
+  if (!system.empty() && (messages.empty() || messages[0].value("role", "") != "system"))
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", system}});
+  return language.encode_chat(messages);
+}
+
+std::vector<task::Prompt> read_prompts(const GenerateRequest& request, const TextModel& model) {
+  std::ifstream file(request.file, std::ios::binary);
+  if (!file) throw base::data_error("generate", "{} cannot be read.", request.file.string());
+  std::vector<task::Prompt> prompts;
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    if (base::trim(line).empty()) continue;
+    try {
+      prompts.push_back({encode_line(line, request.system, *model.language), prompts.size()});
+    } catch (const std::exception& error) {
+      throw base::data_error("generate", "{}, line {}: {}", request.file.string(), number, error.what());
+    }
+    if (std::int64_t(prompts.back().tokens.size()) >= model.context()) {
+      throw base::data_error("generate", "{}, line {}: a prompt of {} tokens leaves no room for an answer: the model reads {}. Shorten it.",
+                             request.file.string(), number, prompts.back().tokens.size(), model.context());
+    }
+  }
+  return prompts;
 }
 
 }  // namespace
 
-GenerateRequest parse_generate_request(const std::map<std::string, std::string>& arguments, at::Device device) {
+GenerateRequest parse_generate_request(const Arguments& arguments, at::Device device) {
   GenerateRequest request;
-  request.run = text(arguments, "run", "");
-  request.checkpoint = text(arguments, "checkpoint", "");
-  request.prompt = text(arguments, "prompt", "Once upon a time");
+  request.source = {.run = text(arguments, "run"),
+                    .checkpoint = text(arguments, "checkpoint"),
+                    .model = text(arguments, "model"),
+                    .adapter = text(arguments, "adapter"),
+                    .dtype = text(arguments, "dtype"),
+                    .load_in_4bit = text(arguments, "load-in-4bit") == "1",
+                    .load_in_8bit = text(arguments, "load-in-8bit") == "1"};
+  request.is_chat = arguments.contains("chat");
+  request.prompt = request.is_chat ? arguments.at("chat") : text(arguments, "prompt");
+  request.system = text(arguments, "system");
+  request.stream = text(arguments, "stream", "1") == "1";
+  request.file = text(arguments, "file");
+  request.parts = text(arguments, "parts");
+  request.batch_size = static_cast<std::int64_t>(number(arguments, "batch-size", 8));
   request.device = device;
-  request.sampling.max_tokens = static_cast<std::int64_t>(number(arguments, "max-tokens", 80));
-  request.sampling.temperature = number(arguments, "temperature", 0.7);
-  request.sampling.top_k = static_cast<std::int64_t>(number(arguments, "top-k", 0));
-  request.sampling.seed = static_cast<std::int64_t>(number(arguments, "seed", 0));
+  task::GenerateOptions& options = request.options;
+  options.max_tokens = static_cast<std::int64_t>(number(arguments, "max-tokens", 80));
+  options.sampling = {.temperature = number(arguments, "temperature", 0.7),
+                      .top_k = static_cast<std::int64_t>(number(arguments, "top-k", 0)),
+                      .top_p = number(arguments, "top-p", 1),
+                      .min_p = number(arguments, "min-p", 0),
+                      .repetition_penalty = number(arguments, "repetition-penalty", 1),
+                      .seed = static_cast<std::int64_t>(number(arguments, "seed", 0))};
+  if (arguments.contains("stop")) options.stops = Json::parse(arguments.at("stop")).get<std::vector<std::string>>();
   return request;
 }
 
-std::string generate(const GenerateRequest& request) {
-  const record::RunFolder folder{request.run};
-  if (!std::filesystem::exists(folder.config())) {
-    throw base::usage_error("generate", "{} is not a run folder: it has no config.yaml. Give --run a folder that `lockstep train` made.",
-                            request.run.string());
+void generate_one(const GenerateRequest& request) {
+  const TextModel model = open_text_model(request.source, request.device);
+  if (request.is_chat) expect_chat(model, "--chat");
+  const task::Prompt prompt{request.is_chat ? model.language->encode_chat(conversation(request.system, request.prompt))
+                                            : model.language->encode(request.prompt)};
+  task::Generator generator(*model.decoder, *model.language, request.device, options_for(request, model));
+  const auto show = [&](const std::string& piece) { std::cout << piece << std::flush; };
+  if (!request.is_chat) show(request.prompt);
+  const task::OnText as_it_comes = [&](std::size_t, const std::string& piece) {
+    show(piece);
+    return true;
+  };
+  const auto completion = generator.run({&prompt, 1}, request.stream ? as_it_comes : task::OnText());
+  if (!request.stream) show(completion.front().text);
+  std::cout << std::endl;
+}
+
+void generate_file(const GenerateRequest& request, const comm::Place& place, record::PageWriter& page) {
+  page.set_phase(record::Phase::loading, 0);
+  const TextModel model = open_text_model(request.source, request.device);
+  const std::vector<task::Prompt> prompts = read_prompts(request, model);
+  // Prompts of like length together, the longest first: little is filled up, and too large a batch is known at once.
+  std::vector<std::size_t> order(prompts.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return prompts[a].tokens.size() > prompts[b].tokens.size(); });
+
+  std::ofstream part(request.parts / (std::to_string(place.rank) + ".jsonl"), std::ios::binary);
+  task::Generator generator(*model.decoder, *model.language, request.device, options_for(request, model));
+  const auto size = static_cast<std::size_t>(request.batch_size);
+  std::int64_t done = 0;
+  for (std::size_t first = 0, number = 0; first < order.size(); first += size, ++number) {
+    if (number % static_cast<std::size_t>(place.world_size) != static_cast<std::size_t>(place.rank)) continue;
+    std::vector<task::Prompt> batch;
+    for (std::size_t i = first; i < std::min(first + size, order.size()); ++i) batch.push_back(prompts[order[i]]);
+    page.set_phase(record::Phase::sampling, done);
+    const auto completions = generator.run(batch, [&](std::size_t, const std::string&) {
+      page.set_phase(record::Phase::sampling, done);  // a sign of life
+      return true;
+    });
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      part << Json{{"line", batch[i].key}, {"completion", completions[i].text}, {"finish", task::name_of(completions[i].finish)}}.dump()
+           << "\n";
+    }
+    done += static_cast<std::int64_t>(batch.size());
+    page.set_phase(record::Phase::sampling, done);
   }
-  config::RunConfig config = config::load_resolved(folder.config());
-  config.model = config::with_defaults(config.model);
-  std::filesystem::path where = request.checkpoint;
-  if (where.empty()) {
-    std::vector<std::string> skipped;
-    const auto newest = checkpoint::newest_whole(checkpoints_folder(config, folder), &skipped);
-    for (const std::string& line : skipped) base::log_warning("{}", line);
-    if (!newest) throw base::checkpoint_error("generate", "{} has no whole checkpoint yet.", request.run.string());
-    where = *newest;
-  }
-  const checkpoint::Reader reader(where);
-  check_same_model(reader, config.model);
-  const data::Dataset dataset = data::open_dataset(config.data, config.model, config.trainer.seed);
-  parallel::Replica replica = parallel::make_replica(model::decoder_units(config.model), {.device = request.device, .trainable = false});
-  restore_weights(reader, replica);
-  model::Decoder decoder(config.model, replica.in_forward_order());
-  task::SampleOptions sampling = request.sampling;
-  sampling.context = config.model.max_seq_len;
-  return task::sample(decoder, *dataset.vocabulary, request.prompt, request.device, sampling);
+  part.flush();
+  if (!part) throw base::data_error("generate", "{} cannot be written: is the disk full?", request.parts.string());
+  page.set_phase(record::Phase::done, done);
 }
 
 }  // namespace lockstep::train

@@ -1,25 +1,43 @@
-// Text from a finished or running run: its config, its newest whole checkpoint, a prompt.
+// Text from a model: one prompt to the terminal, a file of prompts spread over ranks, or a conversation.
 #pragma once
 
 #include <c10/core/Device.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 
-#include "rank/task/task.h"
+#include "rank/comm/comm.h"
+#include "rank/train/text_model.h"
+#include "record/page.h"
 
 namespace lockstep::train {
 
 struct GenerateRequest {
-  std::filesystem::path run;         // run folder
-  std::filesystem::path checkpoint;  // empty: the newest whole one
-  std::string prompt;
+  ModelSource source;
+  std::string prompt, chat, system;  // chat: the prompt is a user's message
+  bool is_chat = false;
+  bool stream = true;
+  std::filesystem::path file, parts;  // JSON lines in; folder for this rank's part of the answers
+  std::int64_t batch_size = 8;
   at::Device device = at::kCPU;
-  task::SampleOptions sampling;
+  task::GenerateOptions options;
 };
 GenerateRequest parse_generate_request(const std::map<std::string, std::string>& arguments, at::Device device);
-std::string generate(const GenerateRequest& request);
+
+// Prompt and continuation, or a chat's answer, to standard output.
+void generate_one(const GenerateRequest& request);
+
+// Batches of prompts of like length; rank r takes those with number % ranks == r, so that a text does not depend on the number of ranks.
+// Writes parts/N.jsonl: {"line": from 0, "completion":, "finish":}. Ranks do not talk to each other.
+void generate_file(const GenerateRequest& request, const comm::Place& place, record::PageWriter& page);
+
+// JSON lines on standard input and output, until the input ends:
+//   {"ready": true, "context": N}                      once, when the model is loaded
+//   in:  {"messages": [{"role":, "content":}, ...]}    the whole conversation
+//   out: {"text": "..."} many times, then {"finish": "end", "tokens": N, "reused": N}; or {"error": "..."}
+// SIGINT ends the answer that is being written.
+void serve_chat(const GenerateRequest& request);
 
 }  // namespace lockstep::train

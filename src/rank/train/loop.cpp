@@ -5,11 +5,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "rank/task/task.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/export.h"
 #include "rank/train/moment.h"
 #include "rank/train/profile.h"
+#include "rank/train/samples.h"
 #include "rank/train/state.h"
 #include "rank/train/summary.h"
 #include "rank/train/train_step.h"
@@ -64,9 +64,9 @@ class Loop {
       announce_checkpoint(/*wait=*/false);
       if (stopping_) break;
       if (due(run_.config.parallel.check_divergence, step)) parallel::verify_equal(run_.ranks(), run_.replica, step);
-      if (due(trainer_.eval_interval, step)) run_evaluation();
+      const bool improved = due(trainer_.eval_interval, step) && run_evaluation();
       if (due(run_.config.monitor.sample_interval, step)) write_sample();
-      if (due(trainer_.save_interval, step) && step < run_.total_steps) save();
+      if ((due(trainer_.save_interval, step) || improved) && step < run_.total_steps) save();
     }
     settle_all();
     profile_.stop();
@@ -178,20 +178,28 @@ class Loop {
     return base::join(lines, "; ");
   }
 
-  void run_evaluation() {
-    if (!run_.dataset.validation) return;
+  // True where this is the best model so far, to be kept. The same on every rank.
+  bool run_evaluation() {
+    if (!run_.dataset.validation) return false;
     const record::EvalLine line = evaluate(run_);
     summary_.add_evaluation(line);
     if (run_.metrics) run_.metrics->write(line);
-    if (run_.tensorboard) run_.tensorboard->add("eval/loss", line.step, line.eval_loss);
+    if (run_.tensorboard) {
+      run_.tensorboard->add("eval/loss", line.step, line.eval_loss);
+      run_.tensorboard->add("eval/accuracy", line.step, line.eval_accuracy);
+    }
     last_end_ = Moment(run_.world->device());
+    auto& best = run_.progress.best;
+    if (!trainer_.keep_best || line.eval_tokens == 0 || !std::isfinite(line.eval_loss) || (best && best->loss <= line.eval_loss)) return false;
+    best = {.step = line.step, .loss = line.eval_loss};
+    return true;
   }
 
   void save() {
     run_.page->set_phase(record::Phase::saving, run_.progress.step);
     run_.faults.at(record::Phase::saving, run_.progress.step, run_.ranks());
     announce_checkpoint(/*wait=*/true);
-    run_.saver->begin(run_.progress.step, contents_of(run_));
+    run_.saver->begin(run_.progress.step, contents_of(run_), best_step());
     unannounced_ = run_.progress.step;
     // Writing a small checkpoint behind training gains nothing, and until it is whole a crash would lose the interval before it too.
     announce_checkpoint(/*wait=*/run_.replica.parameters() <= small_model_parameters);
@@ -211,22 +219,17 @@ class Loop {
       run_.metrics->write_event(nlohmann::json{{"event", "checkpoint"}, {"step", step}, {"path", checkpoint_path(step).string()}}.dump());
   }
 
+  std::optional<std::int64_t> best_step() const {
+    return run_.progress.best ? std::optional(run_.progress.best->step) : std::nullopt;
+  }
+
   std::filesystem::path checkpoint_path(std::int64_t step) const {
     return record::checkpoint_folder(checkpoints_folder(run_.config, run_.folder), step);
   }
 
   void write_sample() {
     run_.page->set_phase(record::Phase::sampling, run_.progress.step);
-    if (run_.is_first() && run_.dataset.vocabulary && run_.config.monitor.sample_tokens > 0) {
-      const std::string text = task::sample(*run_.model, *run_.dataset.vocabulary, run_.config.monitor.sample_prompt, run_.world->device(),
-                                            {.max_tokens = run_.config.monitor.sample_tokens,
-                                             .temperature = run_.config.monitor.sample_temperature,
-                                             .seed = run_.config.trainer.seed,
-                                             .context = run_.dataset.training->seq_len()});
-      run_.metrics->write_event(nlohmann::json{{"event", "sample"}, {"step", run_.progress.step}, {"text", text}}.dump(
-          -1, ' ', false, nlohmann::json::error_handler_t::replace));
-    }
-    run_.ranks().barrier("the sample is written");
+    samples_.write(run_.ranks());
     last_end_ = Moment(run_.world->device());
   }
 
@@ -234,7 +237,7 @@ class Loop {
   void save_last() {
     run_.page->set_phase(record::Phase::saving, run_.progress.step);
     announce_checkpoint(/*wait=*/true);
-    run_.saver->begin(run_.progress.step, contents_of(run_));
+    run_.saver->begin(run_.progress.step, contents_of(run_), best_step());
     run_.saver->wait();
     unannounced_ = run_.progress.step;
     announce_checkpoint(/*wait=*/true);
@@ -243,7 +246,12 @@ class Loop {
   // A fine-tune ends with what other programs load: the same kind of folder that it began with.
   void write_model() {
     const config::RunConfig& config = run_.config;
-    if (config.model.path.empty() || config.lora.enabled || !config.checkpoint.export_at_end || !run_.is_first()) return;
+    if (!config.checkpoint.export_at_end || !run_.is_first()) return;
+    if (config.lora.enabled) {
+      run_.page->set_phase(record::Phase::saving, run_.progress.step);
+      return run_.note(fmt::format("the adapter is in {}, as a PEFT folder", export_adapter(run_).string()));
+    }
+    if (config.model.path.empty()) return;
     run_.page->set_phase(record::Phase::saving, run_.progress.step);
     run_.note(fmt::format("the model is in {}, as a Hugging Face folder", export_model(run_).string()));
   }
@@ -272,6 +280,7 @@ class Loop {
   Run& run_;
   const config::TrainerConfig& trainer_;
   Summary summary_;
+  Samples samples_{run_};
   Profile profile_{run_.config.monitor.profile_steps, run_.folder.root / "profile", run_.ranks().rank(), run_.world->device()};
   Moment last_end_;  // of the last step, or of what came after it: steps are timed from there
   std::optional<Reading> pending_, earlier_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "config/config.h"
 #include "rank/checkpoint/checkpoint.h"
@@ -30,6 +31,11 @@ struct Progress {
   std::int64_t tokens = 0;
   std::int64_t skipped = 0;
   data::Position position;
+  struct Best {
+    std::int64_t step;
+    double loss;
+  };
+  std::optional<Best> best;  // evaluation so far, where trainer.keep_best asks for it
 };
 
 struct Run {

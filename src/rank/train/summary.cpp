@@ -71,7 +71,11 @@ void Summary::write() const {
   json["final_loss"] = losses_.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(losses_.back());
   json["evaluations"] = nlohmann::ordered_json::array();
   for (const record::EvalLine& line : evaluations_) {
-    json["evaluations"].push_back({{"step", line.step}, {"eval_loss", line.eval_loss}, {"eval_tokens", line.eval_tokens}});
+    json["evaluations"].push_back({{"step", line.step},
+                                   {"eval_loss", line.eval_loss},
+                                   {"eval_perplexity", line.eval_perplexity},
+                                   {"eval_accuracy", line.eval_accuracy},
+                                   {"eval_tokens", line.eval_tokens}});
   }
   json["raw_step_seconds"] = seconds_;
   json["raw_losses"] = losses_;

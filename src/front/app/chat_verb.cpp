@@ -1,0 +1,116 @@
+// `lockstep chat`: a conversation in the terminal; the model stays loaded and remembers what was said.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "front/app/chat_worker.h"
+#include "front/app/text_flags.h"
+#include "front/app/verbs.h"
+#include "text/terminal.h"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* commands = "/reset forgets the conversation, /system TEXT sets the system message, /exit or Ctrl-D leaves";
+
+class Conversation {
+ public:
+  Conversation(ChatWorker& worker, std::string system)
+      : worker_(worker), system_(std::move(system)), typed_(::isatty(STDIN_FILENO) == 1), shown_(::isatty(STDOUT_FILENO) == 1) {}
+
+  void run() {
+    if (typed_) fmt::print(stderr, "{}; Ctrl-C stops an answer.\n", commands);
+    LineReader input(STDIN_FILENO);
+    for (std::string line;;) {
+      if (typed_) show("> ");
+      switch (input.next(line)) {
+        case LineReader::Got::end:
+          if (typed_) show("\n");
+          return;
+        case LineReader::Got::interrupt:
+          take_interrupt();
+          if (typed_) fmt::print(stderr, "\n{}\n", commands);
+          continue;
+        case LineReader::Got::line: break;
+      }
+      line = base::trim(line);
+      if (line.empty()) continue;
+      if (!line.starts_with('/')) {
+        answer(line);
+      } else if (!obey(line)) {
+        return;
+      }
+    }
+  }
+
+ private:
+  // False where it leaves.
+  bool obey(const std::string& line) {
+    const auto space = line.find(' ');
+    const std::string word = line.substr(0, space), rest = space == std::string::npos ? "" : base::trim(line.substr(space));
+    if (word == "/exit" || word == "/quit") return false;
+    if (word == "/reset") {
+      messages_.clear();
+    } else if (word == "/system") {
+      system_ = rest;
+      messages_.clear();
+    } else {
+      fmt::print(stderr, "{} is not a command: {}.\n", word, commands);
+    }
+    return true;
+  }
+
+  void answer(const std::string& said) {
+    Json messages = Json::array();
+    if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
+    for (const Json& earlier : messages_) messages.push_back(earlier);
+    const Json question = {{"role", "user"}, {"content", said}};
+    messages.push_back(question);
+    const auto got = worker_.ask(messages, [&](const std::string& piece) { show(shown_ ? text::harmless(piece) : piece); });
+    if (got.finish == "error") {
+      fmt::print(stderr, "{}\n", got.error);
+      return;
+    }
+    show("\n");
+    if (got.finish == "context") fmt::print(stderr, "[chat] the model's context is full; /reset starts anew.\n");
+    messages_.push_back(question);
+    messages_.push_back({{"role", "assistant"}, {"content", got.text}});
+  }
+
+  static void show(const std::string& piece) {
+    std::fputs(piece.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  ChatWorker& worker_;
+  std::string system_;
+  const bool typed_, shown_;
+  std::vector<Json> messages_;
+};
+
+}  // namespace
+
+int run_chat_verb(std::span<const std::string> args) {
+  TextWish wish;
+  CLI::App app{"A conversation with a model in the terminal.", "lockstep chat"};
+  describe(app, wish);
+  if (!read_flags(app, args, "chat")) return 0;
+  check(wish, "chat");
+  if (!wish.max_tokens) wish.max_tokens = 1024;
+  launch::Environment environment = launch::process_environment();
+  environment["LOCKSTEP_DEVICE"] = device_for(wish.device, "chat", environment);
+  std::vector<std::string> arguments = model_arguments(wish);
+  for (const std::string& word : sampling_arguments(wish)) arguments.push_back(word);
+  listen_for_interrupt();
+  ChatWorker worker(std::move(arguments), std::move(environment));
+  Conversation(worker, wish.system).run();
+  return 0;
+}
+
+}  // namespace lockstep::app

@@ -1,0 +1,135 @@
+// Two pipes and a process.
+#include "front/app/chat_worker.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "front/launch/libtorch.h"
+
+namespace lockstep::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::atomic<bool>& interrupted() {
+  static std::atomic<bool> asked = false;
+  return asked;
+}
+
+struct Pipe {
+  int read = -1, write = -1;
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw base::machine_error("chat", "cannot make a pipe: {}.", std::strerror(errno));
+    read = ends[0];
+    write = ends[1];
+  }
+};
+
+}  // namespace
+
+void listen_for_interrupt() {
+  interrupted() = false;
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted() = true; };
+  ::sigaction(SIGINT, &action, nullptr);  // without SA_RESTART: a read that waits returns
+  ::signal(SIGPIPE, SIG_IGN);             // a worker that died is noticed by its silence
+}
+
+bool take_interrupt() { return interrupted().exchange(false); }
+
+LineReader::Got LineReader::next(std::string& line) {
+  for (;;) {
+    if (const auto end = rest_.find('\n'); end != std::string::npos) {
+      line = rest_.substr(0, end);
+      rest_.erase(0, end + 1);
+      return Got::line;
+    }
+    if (ended_) {
+      if (rest_.empty()) return Got::end;
+      line = std::exchange(rest_, "");  // the last line may lack its end
+      return Got::line;
+    }
+    char bytes[4096];
+    const auto count = ::read(descriptor_, bytes, sizeof bytes);
+    if (count < 0 && errno == EINTR) return Got::interrupt;
+    if (count <= 0) ended_ = true;
+    else rest_.append(bytes, static_cast<std::size_t>(count));
+  }
+}
+
+ChatWorker::ChatWorker(std::vector<std::string> arguments, launch::Environment environment) {
+  const auto program = launch::own_program();
+  const auto worker = launch::find_worker(environment, program);
+  environment["LD_LIBRARY_PATH"] = launch::library_path(launch::find_libtorch(environment, program), environment);
+  for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_PAGE"})
+    environment.erase(name);
+  arguments.insert(arguments.begin(), "chat");
+  const Pipe questions, answers;
+  to_ = questions.write;
+  from_ = answers.read;
+  lines_.emplace(from_);
+  child_.emplace(launch::Child::start(
+      {.program = worker, .arguments = arguments, .environment = environment, .input = questions.read, .output = answers.write}));
+  ::close(questions.read);
+  ::close(answers.write);
+  receive();  // "ready"
+}
+
+ChatWorker::~ChatWorker() {
+  ::close(to_);
+  ::close(from_);
+  if (child_) child_->wait(2);
+}
+
+Json ChatWorker::receive() {
+  for (std::string line;;) {
+    switch (lines_->next(line)) {
+      case LineReader::Got::line: return Json::parse(line);
+      case LineReader::Got::interrupt:
+        if (take_interrupt()) child_->send(SIGINT);
+        break;
+      case LineReader::Got::end: {
+        child_->wait(10);
+        const auto end = child_->end().value_or(launch::End{});
+        // What a person can mend, the worker has said on standard error.
+        const auto code = end.signal == 0 && end.exit_code != 0 ? base::ExitCode(end.exit_code) : base::ExitCode::run;
+        throw base::UserError(code, "chat", fmt::format("the worker {}.", launch::in_words(end)));
+      }
+    }
+  }
+}
+
+ChatWorker::Answer ChatWorker::ask(const Json& messages, const std::function<void(const std::string&)>& on_text) {
+  const std::string question = Json{{"messages", messages}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (std::size_t sent = 0; sent < question.size();) {
+    const auto count = ::write(to_, question.data() + sent, question.size() - sent);
+    if (count < 0 && errno != EINTR) break;  // receive() says how it ended
+    if (count > 0) sent += static_cast<std::size_t>(count);
+  }
+  Answer answer;
+  for (;;) {
+    const Json line = receive();
+    if (line.contains("text")) {
+      const auto piece = line["text"].get<std::string>();
+      answer.text += piece;
+      on_text(piece);
+    } else if (line.contains("error")) {
+      answer.finish = "error";
+      answer.error = line["error"].get<std::string>();
+      return answer;
+    } else if (line.contains("finish")) {
+      answer.finish = line["finish"].get<std::string>();
+      return answer;
+    }
+  }
+}
+
+}  // namespace lockstep::app

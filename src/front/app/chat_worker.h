@@ -1,0 +1,56 @@
+// The worker of a conversation: started once, asked turn by turn over JSON lines.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "front/launch/environment.h"
+#include "front/launch/process.h"
+
+namespace lockstep::app {
+
+// Ctrl-C, remembered: reads return when it comes. Installed once; the terminal's other signals stay as they are.
+void listen_for_interrupt();
+bool take_interrupt();
+
+// Bytes of a descriptor as lines.
+class LineReader {
+ public:
+  explicit LineReader(int descriptor) : descriptor_(descriptor) {}
+  enum class Got { line, interrupt, end };
+  Got next(std::string& line);
+
+ private:
+  int descriptor_;
+  std::string rest_;
+  bool ended_ = false;
+};
+
+class ChatWorker {
+ public:
+  // arguments: behind the verb. Blocks until the model is loaded; UserError where it cannot be.
+  ChatWorker(std::vector<std::string> arguments, launch::Environment environment);
+  ~ChatWorker();
+  ChatWorker(const ChatWorker&) = delete;
+
+  struct Answer {
+    std::string text;
+    std::string finish;  // "end", "length", "context", "interrupted", ...; "error": see `error`
+    std::string error;
+  };
+  // on_text hears the answer while it comes; Ctrl-C ends it.
+  Answer ask(const nlohmann::ordered_json& messages, const std::function<void(const std::string&)>& on_text);
+
+ private:
+  nlohmann::ordered_json receive();
+
+  std::optional<launch::Child> child_;
+  int to_ = -1, from_ = -1;
+  std::optional<LineReader> lines_;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,163 @@
+// Ranks write parts beside the output; the whole is made from them at the end and renamed, so that nobody sees half a file.
+#include "front/app/generate_file.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "config/config.h"
+#include "front/app/train_setup.h"
+#include "front/launch/libtorch.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// Every line, parsed: {"prompt": "..."} or {"messages": [...]}, with whatever else stands in it.
+std::vector<Json> read_lines(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw base::data_error("generate", "--file {} cannot be read.", path.string());
+  std::vector<Json> lines;
+  std::string text;
+  for (std::int64_t number = 1; std::getline(file, text); ++number) {
+    if (base::trim(text).empty()) continue;
+    const auto refuse = [&](const std::string& why) {
+      throw base::data_error("generate", "{}, line {}: {}.", path.string(), number, why);
+    };
+    Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (line.is_discarded()) refuse("this is not JSON");
+    if (!line.is_object()) refuse("a line is an object with \"prompt\" or \"messages\"");
+    if (line.contains("prompt") == line.contains("messages")) refuse("it needs either \"prompt\" or \"messages\"");
+    if (line.contains("prompt") && !line["prompt"].is_string()) refuse("\"prompt\" is not a text");
+    if (line.contains("messages") && (!line["messages"].is_array() || line["messages"].empty()))
+      refuse("\"messages\" is not a list of messages");
+    lines.push_back(std::move(line));
+  }
+  if (lines.empty()) throw base::data_error("generate", "{} holds no prompt.", path.string());
+  return lines;
+}
+
+config::Settings settings_for(const TextWish& wish, const FileWish& files, const launch::Environment& environment) {
+  config::Request request;
+  std::string device = wish.device;
+  if (device.starts_with("cuda:")) {
+    request.assignments.push_back({"trainer.distributed.gpu_ids", device.substr(5), "--device"});
+    device = "cuda";
+  }
+  request.assignments.push_back({"trainer.target_device", device, "--device"});
+  const bool on_gpus = device != "cpu" && !launch::look_at_machine(environment).visible.empty();
+  // A rank more on a CPU would only hold the model twice.
+  if (files.ranks || !on_gpus)
+    request.assignments.push_back({"parallel.ranks", std::to_string(files.ranks.value_or(1)), "--ranks"});
+  config::Settings settings = config::load(request);
+  settings.values.name = "generate";
+  settings.values.launch.spawn = true;
+  settings.values.trainer.batch_size = 1;
+  return settings;
+}
+
+// A bar on standard error, where that is a terminal.
+class Progress : public launch::Observer {
+ public:
+  explicit Progress(std::size_t total) : total_(total), shown_(::isatty(STDERR_FILENO) == 1) {}
+  ~Progress() override { clear(); }
+  void tick(std::span<const record::PageView> pages) override {
+    if (!shown_) return;
+    std::int64_t done = 0;
+    for (const record::PageView& page : pages) done += page.step;
+    constexpr int width = 30;
+    const auto filled = static_cast<int>(width * done / static_cast<std::int64_t>(total_));
+    fmt::print(stderr, "\r[{:=<{}}{:{}}] {}/{} prompts", "", filled, "", width - filled, done, total_);
+    std::fflush(stderr);
+  }
+  void say(std::string_view line) override {
+    clear();
+    fmt::print(stderr, "{}\n", line);
+  }
+
+ private:
+  void clear() const {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  std::size_t total_;
+  bool shown_;
+};
+
+// The folder of the ranks' parts and logs; gone when this is.
+class Parts {
+ public:
+  explicit Parts(fs::path path) : path_(std::move(path)) { base::real_files().create_directories(path_); }
+  ~Parts() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+  Parts(const Parts&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string merged(std::vector<Json> lines, const fs::path& parts, int ranks) {
+  std::size_t found = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::ifstream part(parts / fmt::format("{}.jsonl", rank), std::ios::binary);
+    for (std::string text; std::getline(part, text); ++found) {
+      const Json answer = Json::parse(text);
+      Json& line = lines.at(answer.at("line").get<std::size_t>());
+      line["completion"] = answer.at("completion");
+      line["finish"] = answer.at("finish");
+    }
+  }
+  base::check(found == lines.size(), "every prompt is answered once");
+  std::string text;
+  for (const Json& line : lines) text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text;
+}
+
+}  // namespace
+
+int generate_file(const TextWish& wish, const FileWish& files) {
+  const std::vector<Json> lines = read_lines(files.file);
+  const launch::Environment environment = launch::process_environment();
+  TrainSetup setup = set_up(settings_for(wish, files, environment), environment);
+  launch::Signals signals;
+  launch::sweep_old_pages();
+  launch::Job& job = setup.job;
+  const fs::path program = launch::own_program();
+  job.worker = launch::find_worker(environment, program);
+  job.library_path = launch::library_path(launch::find_libtorch(environment, program), environment);
+  const Parts parts(files.output.string() + ".parts-" + job.id);
+  job.folder.root = parts.path();
+  job.arguments = {"generate-file", "--file", files.file.string(), "--parts", parts.path().string(),
+                   "--batch-size",  std::to_string(files.batch_size)};
+  for (const auto& more : {model_arguments(wish), sampling_arguments(wish)})
+    job.arguments.insert(job.arguments.end(), more.begin(), more.end());
+  const auto lease = take_port(setup);
+  for (const std::string& note : setup.plan.notes) fmt::print(stderr, "note: {}\n", note);
+
+  launch::Outcome outcome;
+  {
+    Progress progress(lines.size());
+    outcome = launch::run_job(job, progress, signals);
+  }
+  if (outcome.kind == launch::Outcome::Kind::failed) {
+    fmt::print(stderr, "{}", outcome.report.text);
+    return outcome.report.exit_code;
+  }
+  if (outcome.kind != launch::Outcome::Kind::complete) return 128 + (outcome.signal != 0 ? outcome.signal : SIGINT);
+  base::write_text_atomically(base::real_files(), files.output, merged(lines, parts.path(), job.world_size));
+  fmt::print("{} completions in {}\n", lines.size(), files.output.string());
+  return 0;
+}
+
+}  // namespace lockstep::app

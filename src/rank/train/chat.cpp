@@ -1,0 +1,61 @@
+// A conversation over JSON lines; what was said before stays in the cache.
+#include <atomic>
+#include <csignal>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "rank/train/generate.h"
+
+namespace lockstep::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::atomic<bool>& interrupted() {
+  static std::atomic<bool> asked = false;
+  return asked;
+}
+
+void listen_for_interrupt() {
+  interrupted() = false;
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted() = true; };
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+}
+
+void say(const Json& line) {
+  std::cout << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n" << std::flush;
+}
+
+}  // namespace
+
+void serve_chat(const GenerateRequest& request) {
+  listen_for_interrupt();
+  const TextModel model = open_text_model(request.source, request.device);
+  if (!model.language->can_chat()) {
+    throw base::usage_error("chat",
+                            "this model has no chat template, so there is no way to tell it who speaks. Use `lockstep generate --prompt`.");
+  }
+  task::GenerateOptions options = request.options;
+  options.context = model.context();
+  task::Generator generator(*model.decoder, *model.language, request.device, options);
+  say({{"ready", true}, {"context", options.context}});
+  std::uint64_t turn = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    interrupted() = false;
+    try {
+      const Json messages = Json::parse(line).at("messages");
+      const auto completion = generator.go_on({model.language->encode_chat(messages), turn++}, [](std::size_t, const std::string& piece) {
+        say({{"text", piece}});
+        return !interrupted();
+      });
+      say({{"finish", task::name_of(completion.finish)}, {"tokens", completion.tokens.size()}, {"reused", completion.reused}});
+    } catch (const base::UserError& error) {
+      say({{"error", error.what()}});
+    }
+  }
+}
+
+}  // namespace lockstep::train

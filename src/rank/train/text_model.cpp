@@ -1,0 +1,86 @@
+// Opens what generate and chat write with.
+#include "rank/train/text_model.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "config/config.h"
+#include "rank/checkpoint/hub_folder.h"
+#include "rank/model/adapter.h"
+#include "rank/train/make_model.h"
+#include "rank/train/run.h"
+#include "rank/train/state.h"
+
+namespace lockstep::train {
+namespace {
+
+std::filesystem::path checkpoint_of(const ModelSource& source, const config::RunConfig& config, const record::RunFolder& folder) {
+  if (!source.checkpoint.empty()) return source.checkpoint;
+  std::vector<std::string> skipped;
+  const auto newest = checkpoint::newest_whole(checkpoints_folder(config, folder), &skipped);
+  for (const std::string& line : skipped) base::log_warning("{}", line);
+  if (!newest) throw base::checkpoint_error("generate", "{} has no whole checkpoint yet.", source.run.string());
+  return *newest;
+}
+
+// A run's settings, or those of a model folder.
+config::RunConfig settings_of(const ModelSource& source) {
+  config::Request request;
+  if (source.model.empty()) {
+    const record::RunFolder folder{source.run};
+    if (!std::filesystem::exists(folder.config())) {
+      throw base::usage_error("generate", "{} is not a run folder: it has no config.yaml. Give --run a folder that `lockstep train` made.",
+                              source.run.string());
+    }
+    config::RunConfig config = config::load_resolved(folder.config());
+    config.model = config::with_defaults(config.model);
+    return config;
+  }
+  request.assignments.push_back({"model.path", source.model.string(), "--model"});
+  if (!source.dtype.empty()) request.assignments.push_back({"model.dtype", source.dtype, "--dtype"});
+  config::RunConfig config = config::load(request).values;
+  config.model.load_in_4bit = source.load_in_4bit;
+  config.model.load_in_8bit = source.load_in_8bit;
+  return config;
+}
+
+// Units that are only read. Weights are not written yet.
+parallel::Replica make_readers(const config::RunConfig& config, at::Device device) {
+  if (config.lora.enabled) return make_units(config, device);
+  return parallel::make_replica(model::decoder_units(config.model), {.device = device,
+                                                                     .weight_dtype = model::scalar_type(config.model.dtype),
+                                                                     .trainable = false,
+                                                                     .quantization = quantization_of(config.model),
+                                                                     .double_quant = config.model.double_quant});
+}
+
+}  // namespace
+
+std::shared_ptr<const task::Language> language_of_run(const config::RunConfig& config, const data::Vocabulary* vocabulary) {
+  const std::filesystem::path tokenizer = config.data.tokenizer.empty() ? config.model.path : config.data.tokenizer;
+  const auto folder = tokenizer.filename() == "tokenizer.json" ? tokenizer.parent_path() : tokenizer;
+  if (!tokenizer.empty() && std::filesystem::exists(folder / "tokenizer.json"))
+    return task::language_of(folder, config.data.chat_template);
+  if (vocabulary != nullptr) return task::language_of(std::shared_ptr<const data::Vocabulary>(std::shared_ptr<void>(), vocabulary));
+  return task::language_of(data::open_dataset(config.data, config.model, config.trainer.seed).vocabulary);
+}
+
+TextModel open_text_model(const ModelSource& source, at::Device device) {
+  TextModel opened{.config = settings_of(source), .device = device};
+  const config::RunConfig& config = opened.config;
+  opened.replica = make_readers(config, device);
+  opened.decoder = make_decoder(config, opened.replica);
+  if (!source.model.empty() || config.lora.enabled) {
+    if (config.model.path.empty()) initialize_weights(config, opened.replica);
+    else checkpoint::load_units(checkpoint::HubFolder(config.model.path), opened.replica.units);
+  }
+  initialize_adapters(config, opened.replica, *opened.decoder);
+  if (source.model.empty()) {
+    const checkpoint::Reader reader(checkpoint_of(source, config, {source.run}));
+    check_same_model(reader, config.model);
+    restore_weights(reader, opened.replica);
+  }
+  opened.language = language_of_run(config, nullptr);
+  return opened;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,47 @@
+// A model that writes: its weights, its decoder and how its tokens read, from a run's checkpoint or from a model folder.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "config/run_config.h"
+#include "rank/model/model.h"
+#include "rank/parallel/replicate.h"
+#include "rank/task/generator.h"
+
+namespace lockstep::train {
+
+// Either a run or a model folder.
+struct ModelSource {
+  std::filesystem::path run = {};         // run folder
+  std::filesystem::path checkpoint = {};  // of the run; empty: the newest whole one
+  std::filesystem::path model = {};       // Hugging Face model folder
+  std::filesystem::path adapter = {};     // PEFT folder beside the model, or empty
+  std::string dtype = {};                 // empty: as stored
+  bool load_in_4bit = false, load_in_8bit = false;
+};
+
+struct TextModel {
+  config::RunConfig config;
+  parallel::Replica replica;
+  std::unique_ptr<model::Decoder> decoder;
+  std::shared_ptr<const task::Language> language;
+  at::Device device = at::kCPU;
+
+  // Tokens that the model reads. Where only some layers have a window (Qwen's, which have biases or head norms), no text outgrows it.
+  std::int64_t context() const {
+    const config::ModelConfig& m = config.model;
+    return m.sliding_window > 0 && (m.qkv_bias || m.qk_norm) ? std::min(m.max_seq_len, m.sliding_window) : m.max_seq_len;
+  }
+};
+TextModel open_text_model(const ModelSource& source, at::Device device);
+
+// The tokenizer that a run's settings name (data.tokenizer, model.path), else the vocabulary of its data, which is opened where none is
+// given and must outlive the language otherwise.
+std::shared_ptr<const task::Language> language_of_run(const config::RunConfig& config, const data::Vocabulary* vocabulary);
+
+}  // namespace lockstep::train
