@@ -80,7 +80,10 @@ class Checker {
 
   void lengths() {
     const std::int64_t seq_len = config_.data.seq_len, longest = config_.model.max_seq_len;
-    if (seq_len > longest) {
+    // A run file of LoRA leaves the folder, and with it the length, to the command line: --model DIR.
+    const bool folder_to_come =
+        config_.lora.enabled && config_.model.path.empty() && settings_.source("model.max_seq_len").origin == Origin::standard;
+    if (seq_len > longest && !folder_to_come) {
       broken({"data.seq_len", "model.max_seq_len"},
              "data.seq_len = {} is longer than model.max_seq_len = {}. Lower data.seq_len, or raise model.max_seq_len to {}.", seq_len,
              longest, seq_len);

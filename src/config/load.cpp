@@ -92,7 +92,7 @@ class Loader {
 
   // LOCKSTEP_TRAINER_... is ours to understand; LOCKSTEP_LIBTORCH and the like are other rooms'.
   static bool belongs_to_a_section(const std::string& name) {
-    for (const std::string_view section : {"MODEL_", "TRAINER_", "DATA_", "PARALLEL_", "CHECKPOINT_", "MONITOR_", "LAUNCH_"}) {
+    for (const std::string_view section : {"MODEL_", "TRAINER_", "LORA_", "DATA_", "PARALLEL_", "CHECKPOINT_", "MONITOR_", "LAUNCH_"}) {
       if (name.starts_with(fmt::format("LOCKSTEP_{}", section))) return true;
     }
     return false;

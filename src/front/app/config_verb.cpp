@@ -1,4 +1,4 @@
-// `lockstep config show | explain | schema | reference`.
+// `lockstep config show | explain | import | schema | reference`.
 #include "front/app/config_verb.h"
 
 #include <cstdio>
@@ -17,6 +17,8 @@ constexpr std::string_view usage = R"(lockstep config: settings and their meanin
       every setting as `lockstep train` with the same arguments would use it, with where it came from
   lockstep config explain [KEY | FLAG | SECTION]
       what a setting means, its type, range, default, flags and other names; without a name, all of them in short
+  lockstep config import FILE [--from axolotl|llama-factory|huggingface] [--output run.yaml]
+      a file of another program as a run file, and what became of each of its keys: mapped, ignored or refused
   lockstep config schema
       a JSON Schema of config files, for editors
   lockstep config reference
@@ -66,6 +68,7 @@ int run_config_verb(std::span<const std::string> args) {
   const auto rest = args.subspan(1);
   if (verb == "show") return show(rest);
   if (verb == "explain") return explain(rest);
+  if (verb == "import") return run_config_import(rest);
   if (verb == "schema") {
     expect_nothing_more(verb, rest);
     print(config::json_schema());
@@ -76,11 +79,11 @@ int run_config_verb(std::span<const std::string> args) {
     print(config::markdown_reference());
     return 0;
   }
-  const std::vector<std::string> known = {"show", "explain", "schema", "reference"};
+  const std::vector<std::string> known = {"show", "explain", "import", "schema", "reference"};
   const auto best = base::nearest(verb, known);
   throw base::usage_error(
       "config", "`lockstep config {}` does not exist. {}", verb,
-      best ? fmt::format("Did you mean `lockstep config {}`?", *best) : "There are show, explain, schema and reference.");
+      best ? fmt::format("Did you mean `lockstep config {}`?", *best) : "There are show, explain, import, schema and reference.");
 }
 
 }  // namespace lockstep::app

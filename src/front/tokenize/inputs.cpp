@@ -50,7 +50,20 @@ std::string_view without_line_end(std::string_view line) {
   return line;
 }
 
-std::string text_of_json_line(std::string_view line, const std::string& field, const std::string& place) {
+// What is said in a conversation, a message a line; nothing where the value is none.
+std::optional<std::string> text_of_messages(const nlohmann::json& messages) {
+  if (!messages.is_array()) return std::nullopt;
+  std::string text;
+  for (const auto& message : messages) {
+    const auto said = !message.is_object() ? message.end() : message.contains("content") ? message.find("content") : message.find("value");
+    if (said == message.end() || !(said->is_string() || said->is_null())) return std::nullopt;
+    if (said->is_string()) text += said->get_ref<const std::string&>() + "\n";
+  }
+  return text;
+}
+
+std::string text_of_json_line(std::string_view line, const InputOptions& options, const std::string& place) {
+  const std::string& field = options.field;
   try {
     auto json = nlohmann::json::parse(line);
     if (!json.is_object())
@@ -62,6 +75,7 @@ std::string text_of_json_line(std::string_view line, const std::string& field, c
       throw base::data_error("data", "{}: there is no field '{}', only {}. Name the one that holds the text with --field.", place, field,
                              names.empty() ? "an empty object" : base::join(names, ", "));
     }
+    if (auto said = options.messages ? text_of_messages(*found) : std::nullopt) return *std::move(said);
     if (!found->is_string()) throw base::data_error("data", "{}: '{}' is not a text but {}.", place, field, found->type_name());
     return std::move(found->get_ref<std::string&>());
   } catch (const nlohmann::json::exception& failure) {
@@ -182,7 +196,7 @@ std::int64_t for_each_document(const Chunk& chunk, const InputOptions& options, 
     const std::string place = fmt::format("{}:{}", chunk.path.string(), line_number);
     try {
       if (chunk.kind == ChunkKind::json_lines) {
-        take(text_of_json_line(line, options.field, place));
+        take(text_of_json_line(line, options, place));
       } else {
         if (const auto bad = first_bad_byte(line))
           throw base::data_error("data", "{}: not UTF-8 at byte {} of the line. Convert the file, or leave such lines out with --skip-bad.",

@@ -16,6 +16,7 @@ namespace lockstep::tokenize {
 struct InputOptions {
   std::vector<std::filesystem::path> files;  // .jsonl and .ndjson: one JSON object a line; all others: text
   std::string field = "text";                // where a JSON object has its text
+  bool messages = false;                     // a list of messages in that field is read as what they say
   bool split_lines = false;                  // text: every line that is not empty is a document; else a file is one
   bool skip_bad = false;                     // lines that cannot be read are counted and left out
 };
