@@ -72,8 +72,10 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
   const auto rows = norm_.size(0), chunk = chunk_rows(norm_);
   fit(losses_, {rows}, norm_.options().dtype(at::kFloat));
   fit(logits_, {chunk, dims_.vocab}, norm_.options());
-  if (train) fit(dnorm_, {rows, dims_.hidden}, norm_.options());
-  else fit(correct_, {rows}, losses_.options());
+  if (train)
+    fit(dnorm_, {rows, dims_.hidden}, norm_.options());
+  else
+    fit(correct_, {rows}, losses_.options());
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const auto count = std::min(chunk, rows - first);
     const auto x = norm_.narrow(0, first, count), logits = logits_.narrow(0, 0, count);

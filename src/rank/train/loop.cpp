@@ -190,7 +190,8 @@ class Loop {
     }
     last_end_ = Moment(run_.world->device());
     auto& best = run_.progress.best;
-    if (!trainer_.keep_best || line.eval_tokens == 0 || !std::isfinite(line.eval_loss) || (best && best->loss <= line.eval_loss)) return false;
+    if (!trainer_.keep_best || line.eval_tokens == 0 || !std::isfinite(line.eval_loss) || (best && best->loss <= line.eval_loss))
+      return false;
     best = {.step = line.step, .loss = line.eval_loss};
     return true;
   }
@@ -219,9 +220,7 @@ class Loop {
       run_.metrics->write_event(nlohmann::json{{"event", "checkpoint"}, {"step", step}, {"path", checkpoint_path(step).string()}}.dump());
   }
 
-  std::optional<std::int64_t> best_step() const {
-    return run_.progress.best ? std::optional(run_.progress.best->step) : std::nullopt;
-  }
+  std::optional<std::int64_t> best_step() const { return run_.progress.best ? std::optional(run_.progress.best->step) : std::nullopt; }
 
   std::filesystem::path checkpoint_path(std::int64_t step) const {
     return record::checkpoint_folder(checkpoints_folder(run_.config, run_.folder), step);

@@ -16,7 +16,9 @@
 namespace lockstep::kernels {
 namespace {
 
-at::Tensor random(std::int64_t count, int seed, at::ScalarType type = at::kFloat) { return at::randn({count}, test::generator(seed)).to(type); }
+at::Tensor random(std::int64_t count, int seed, at::ScalarType type = at::kFloat) {
+  return at::randn({count}, test::generator(seed)).to(type);
+}
 
 at::Tensor on_device(Control control) { return at::from_blob(&control, {kControlNumbers}, at::kDouble).clone().to(test::device()); }
 
@@ -72,16 +74,21 @@ TEST(AdamW8bit, IsTheBitsOfAPlainLoop) {
         Moment first(count, true, 10), second(count, false, 20);
         const auto gradient = random(count, 1, types.gradient), exact = random(count, 2, types.exact);
         const bool copies = types.weights != types.exact;
-        const auto g = placed(gradient, shift), p = placed(exact, shift),
-                   w = copies ? placed(at::zeros({count}, types.weights), shift) : p;
+        const auto g = placed(gradient, shift), p = placed(exact, shift), w = copies ? placed(at::zeros({count}, types.weights), shift) : p;
         const QuantState m{placed(first.codes, shift), first.scale.to(test::device(), false, true), first.map.to(test::device())},
             v{placed(second.codes, shift), second.scale.to(test::device(), false, true), second.map.to(test::device())};
         const Control control{.factor = 0.37, .updates = 9, .loss_scale = 1};
         const UpdateSettings settings{.rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .key = 5, .place = 768};
         adamw_8bit({g, p, w, {}, {}}, m, v, on_device(control), settings);
 
-        const auto n = numbers_of(Update{.rate = settings.rate, .beta1 = settings.beta1, .beta2 = settings.beta2, .epsilon = settings.epsilon,
-                                         .decay = settings.decay, .key = settings.key, .control = &control, .rule = Rule::adamw});
+        const auto n = numbers_of(Update{.rate = settings.rate,
+                                         .beta1 = settings.beta1,
+                                         .beta2 = settings.beta2,
+                                         .epsilon = settings.epsilon,
+                                         .decay = settings.decay,
+                                         .key = settings.key,
+                                         .control = &control,
+                                         .rule = Rule::adamw});
         const auto wide = gradient.to(at::kFloat), want = exact.to(at::kFloat);
         for (std::int64_t i = 0; i < count; ++i) {
           float& weight = want.data_ptr<float>()[i];

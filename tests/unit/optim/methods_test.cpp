@@ -154,7 +154,8 @@ TEST(Groups, RatesFollowTheRole) {
   model::UnitSpec roles = spec();
   roles.leaves[1].role = model::Role::adapter_b;
   model::Unit unit(roles, {.device = test::device()});
-  const auto optimizer = make_optimizer({&unit}, {.epsilon = 1e-30, .weight_decay = 0, .embedding_rate = 0.5, .adapter_b_rate = 4, .max_grad_norm = 0});
+  const auto optimizer =
+      make_optimizer({&unit}, {.epsilon = 1e-30, .weight_decay = 0, .embedding_rate = 0.5, .adapter_b_rate = 4, .max_grad_norm = 0});
   unit.gradients().fill_(1);
   optimizer->finish_gradients(optimizer->sum_of_squares(), scalar(1, test::device()), scalar(1, test::device()));
   optimizer->step(0.01);
