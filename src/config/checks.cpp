@@ -121,7 +121,7 @@ class Checker {
 
   void data() {
     const DataConfig& d = config_.data;
-    const bool from_file = d.kind == DataKind::bin || d.kind == DataKind::text;
+    const bool from_file = d.kind == DataKind::bin || d.kind == DataKind::text || d.kind == DataKind::records;
     if (from_file && d.path.empty()) {
       broken({"data.kind"}, "data.kind = {} needs a file. Give --data FILE, or set data.path.", name_of(d.kind));
     }

@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* help_text = R"(lockstep data: prepares training data
 
+  lockstep data inspect           what a file of records holds, and which of its tokens are trained
   lockstep data tokenize          text or JSONL files to a .bin file of tokens
   lockstep data train-tokenizer   a tokenizer from text
 
@@ -26,6 +27,7 @@ struct DataVerb {
   int (*run)(std::span<const std::string>);
 };
 constexpr DataVerb verbs[] = {
+    {"inspect", run_data_inspect},
     {"tokenize", run_data_tokenize},
     {"train-tokenizer", run_data_train_tokenizer},
 };

@@ -139,6 +139,14 @@ void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
   p.head.set_lean(std::find(keep.begin(), keep.end(), Keep::all) == keep.end());
 }
 
+void Decoder::release_buffers() {
+  auto& p = *parts_;
+  for (BlockActivations& saved : p.saved) saved = {};
+  p.scratch = {};
+  p.embedded = p.dstream = {};
+  p.head.release_buffers();
+}
+
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }
 
 at::Tensor Decoder::forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale) {

@@ -23,7 +23,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // A frozen matrix has no gradient, so there a chunk need only be large enough to keep the device busy.
 std::int64_t affordable_chunk(const at::Device& device, bool trained, bool lean) {
   if (!device.is_cuda()) return kMiB;
-  if (!trained) return 256 * kMiB;
+  if (!trained) return (lean ? 128 : 256) * kMiB;
   if (lean) return 512 * kMiB;
   if (at::globalContext().deterministicAlgorithms()) return 512 * kMiB;  // sums are cut at the same places whatever else holds memory
   std::uint64_t free = 0, total = 0;
@@ -72,8 +72,9 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
   const auto rows = norm_.size(0), chunk = chunk_rows(norm_);
   fit(losses_, {rows}, norm_.options().dtype(at::kFloat));
   fit(logits_, {chunk, dims_.vocab}, norm_.options());
+  // Where the matrix is frozen, rows of the norm are done with when their gradient is written: it takes their place.
   if (train)
-    fit(dnorm_, {rows, dims_.hidden}, norm_.options());
+    dnorm_ = owner_.trainable() ? fit(dnorm_, {rows, dims_.hidden}, norm_.options()) : norm_;
   else
     fit(correct_, {rows}, losses_.options());
   for (std::int64_t first = 0; first < rows; first += chunk) {
