@@ -86,8 +86,8 @@ class Checker {
              "model.load_in_4bit and model.load_in_8bit are both set, but a matrix is held in one way. Remove one of them.");
     } else if ((m.load_in_4bit || m.load_in_8bit) && !config_.lora.enabled) {
       const std::string_view key = m.load_in_4bit ? "model.load_in_4bit" : "model.load_in_8bit";
-      broken({key}, "{} = true freezes the weights, and without adapters nothing is left to train. Set lora.enabled=true, or remove {}.", key,
-             key);
+      broken({key}, "{} = true freezes the weights, and without adapters nothing is left to train. Set lora.enabled=true, or remove {}.",
+             key, key);
     }
   }
 

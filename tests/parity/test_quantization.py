@@ -1,19 +1,19 @@
 """Weights in four and eight bits against bitsandbytes on a CPU: the same bits in codes, scales and the weights they stand for."""
 
 import json
-import os
-import pathlib
 import subprocess
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from support import model_folders
+from support.lockstep import BUILD
+
 bnb = pytest.importorskip("bitsandbytes.functional")
 default_ops = pytest.importorskip("bitsandbytes.backends.default.ops")
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOOL = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build")) / "bin" / "quant_tool"
+TOOL = BUILD / "bin" / "quant_tool"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 STATE = ".quant_state.bitsandbytes__nf4"
 
@@ -65,12 +65,11 @@ def same(ours, theirs):
 
 
 def dense_by_bitsandbytes(codes, state):
-    """Its compiled library mixes up scales where rows are no multiple of a block (seen in 0.50.2 with AVX-512); its plain path does not."""
-    if state.shape[-1] % 64 == 0:
+    """Its compiled library (0.50.2 with AVX-512) mixes up scales where rows are no multiple of a block, and has no denormal bf16 numbers;
+    its plain path has neither flaw."""
+    absmax = bnb.dequantize_blockwise(state.absmax, state.state2) + state.offset if state.nested else state.absmax
+    if state.shape[-1] % 64 == 0 and not ((absmax > 0) & (absmax < 1e-30)).any():
         return bnb.dequantize_4bit(codes, state)
-    absmax = state.absmax
-    if state.nested:
-        absmax = bnb.dequantize_blockwise(state.absmax, state.state2) + state.offset
     return default_ops._dequantize_4bit_compute.__wrapped__(codes.reshape(-1), absmax, state.code, 64, list(state.shape), state.dtype)
 
 
@@ -107,14 +106,13 @@ def test_nf4_codes_are_those_of_its_plain_path_too(tmp_path, dtype):
         assert same(plain[name], codes)
         back = default_ops._dequantize_4bit_compute.__wrapped__(codes.reshape(-1), absmax, levels, 64, list(weight.shape), weight.dtype)
         assert same(plain[name + ".dense"], back), name
-        # The scale's code is within one step of the exactly nearest.
-        if name + ".nested_absmax" in ours and ours[name + ".nested_absmax"].min() > 0:
-            offset = json.loads(bytes(ours[name + STATE].tolist()))["nested_offset"]
-            outer = ours[name + ".nested_absmax"].repeat_interleave(256)[: absmax.numel()]
-            bounds = (ours[name + ".nested_quant_map"][1:] + ours[name + ".nested_quant_map"][:-1]) / 2
-            exact = torch.bucketize((absmax - offset) / outer, bounds)
-            assert (exact - ours[name + ".absmax"].int()).abs().max() <= 4, name
-            assert (exact != ours[name + ".absmax"].int()).float().mean() < 0.2, name
+    for name in ("plain", "large"):  # the scale's code is the exactly nearest, or in rare cases the one beside it
+        offset = json.loads(bytes(ours[name + STATE].tolist()))["nested_offset"]
+        absmax, levels8 = plain[name + ".absmax"], ours[name + ".nested_quant_map"]
+        outer = ours[name + ".nested_absmax"].repeat_interleave(256)[: absmax.numel()]
+        exact = torch.bucketize((absmax - offset) / outer, (levels8[1:] + levels8[:-1]) / 2)
+        assert (exact - ours[name + ".absmax"].int()).abs().max() <= 1, name
+        assert (exact != ours[name + ".absmax"].int()).float().mean() < 0.01, name
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -182,8 +180,60 @@ def test_int8_is_the_nearest_of_255_steps(tmp_path, dtype):
         padded = torch.nn.functional.pad(flat, (0, -flat.numel() % 64)).view(-1, 64)
         most = padded.abs().amax(1, keepdim=True)
         most = torch.where(most < 1e-30, torch.zeros(()), most)
-        codes = torch.where(most > 0, torch.round(padded * (127.0 / most)), torch.zeros(()))
+        codes = torch.where(most > 0, torch.round(padded * (torch.tensor(127.0) / most)), torch.zeros(()))
         scales = most / 127
         assert torch.equal(ours[name + ".absmax"], scales.view(-1)), name
         assert torch.equal(ours[name].view(torch.int8), codes.to(torch.int8).view(-1)[: flat.numel()]), name
-        assert same(ours[name + ".dense"].view(-1), (codes * scales).view(-1)[: flat.numel()].to(weight.dtype)), name
+        assert same(ours[name + ".dense"].view(-1), (codes.to(torch.int8).float() * scales).view(-1)[: flat.numel()].to(weight.dtype)), name
+
+
+def folders(tmp_path):
+    """One model three ways: in 16 bits as transformers saves it, packed by bitsandbytes, and whole with the weights that the packed stand for."""
+    model = model_folders.make_model("Qwen2", hidden_size=64, intermediate_size=100)
+    plain = model_folders.save(model, tmp_path / "plain")
+    tensors, packed, whole = load_file(plain / "model.safetensors"), {}, {}
+    for name, weight in tensors.items():
+        packed[name] = whole[name] = weight
+        if "_proj.weight" in name:
+            packed[name], state = bnb.quantize_4bit(weight, quant_type="nf4", compress_statistics=True)
+            packed.update({f"{name}.{key}": value.contiguous() for key, value in state.as_dict(packed=True).items()})
+            whole[name] = dense_by_bitsandbytes(packed[name], state).reshape(weight.shape)
+    made = [plain]
+    for kind, content in (("packed", packed), ("whole", whole)):
+        folder = tmp_path / kind
+        folder.mkdir()
+        config = json.loads((plain / "config.json").read_text())
+        if kind == "packed":
+            config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+        (folder / "config.json").write_text(json.dumps(config))
+        save_file(content, folder / "model.safetensors", metadata={"format": "pt"})
+        made.append(folder)
+    return made
+
+
+def test_a_packed_folder_is_the_model_it_stands_for(tmp_path):
+    _, packed, whole = folders(tmp_path)
+    tokens = torch.randint(0, model_folders.VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(1))
+    ours = [model_folders.run_tool(folder, tokens, tokens, tmp_path)["logits"] for folder in (packed, whole)]
+    assert torch.equal(*ours)
+    theirs = model_folders.load_without_warnings(whole)(tokens).logits.detach()
+    assert (ours[0] - theirs).abs().max() < 1e-4
+
+
+def losses(tmp_path, name, folder, *settings):
+    command = [BUILD / "bin" / "lockstep", "train", "--output", tmp_path, "--name", name, f"model.path={folder}", "model.dtype=f32", "--device", "cpu",
+               "lora.enabled=true", "lora.rank=4", "data.kind=random", "data.seq_len=32", "trainer.batch_size=4", "trainer.max_steps=6",
+               "trainer.log_interval=1", "trainer.learning_rate=0.01", "monitor.sample_tokens=0", *settings]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if "loss" in line]
+
+
+def test_training_on_four_bits_is_training_on_what_they_stand_for(tmp_path):
+    plain, packed, whole = folders(tmp_path)
+    expected = losses(tmp_path, "whole", whole)
+    assert len(expected) == 6 and expected[-1] != expected[0]
+    assert losses(tmp_path, "quantised_while_read", plain, "model.load_in_4bit=true") == expected
+    assert losses(tmp_path, "read_packed", packed, "model.load_in_4bit=true", "trainer.recompute=blocks") == expected
+    assert losses(tmp_path, "made_whole", packed) == expected

@@ -153,7 +153,8 @@ class KernelBench {
 
   // The largest matrix of a block, as a step with frozen weights in few bits makes it whole.
   void dequantize() {
-    const model::LeafSpec leaf{.name = "gate_up", .pieces = {{"gate", {dims_.intermediate, dims_.hidden}}, {"up", {dims_.intermediate, dims_.hidden}}}};
+    const model::LeafSpec leaf{.name = "gate_up",
+                               .pieces = {{"gate", {dims_.intermediate, dims_.hidden}}, {"up", {dims_.intermediate, dims_.hidden}}}};
     for (const auto quantization : {model::Quantization::nf4, model::Quantization::int8}) {
       model::QuantizedMatrix matrix(
           leaf, {.device = device_, .weight_dtype = options_.dtype().toScalarType(), .trainable = false, .quantization = quantization});

@@ -27,9 +27,7 @@ std::int64_t elements_of(const model::Piece& piece) {
   return count;
 }
 
-std::string_view torch_name(at::ScalarType dtype) {
-  return dtype == at::kFloat ? "float32" : dtype == at::kHalf ? "float16" : "bfloat16";
-}
+std::string_view torch_name(at::ScalarType dtype) { return dtype == at::kFloat ? "float32" : dtype == at::kHalf ? "float16" : "bfloat16"; }
 
 at::Tensor bytes_of(const std::string& text) {
   at::Tensor bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
@@ -87,14 +85,15 @@ class PieceReader {
     if (!state_.is_object()) throw wrong(key, "is damaged: it holds no JSON object");
     if (!state_.contains("quant_type") || state_["quant_type"] != "nf4") throw wrong(key, "does not say quant_type nf4");
     if (number("blocksize") != static_cast<double>(kernels::kWeightBlock)) {
-      throw wrong(key, fmt::format("says blocksize {}; only 64 is read. Quantise the 16-bit weights again with load_in_4bit", number("blocksize")));
+      throw wrong(
+          key, fmt::format("says blocksize {}; only 64 is read. Quantise the 16-bit weights again with load_in_4bit", number("blocksize")));
     }
     if (state_.contains("nested_offset") && number("nested_blocksize") != static_cast<double>(kernels::kScaleBlock)) {
       throw wrong(key, fmt::format("says nested_blocksize {}; only 256 is read", number("nested_blocksize")));
     }
     if (!state_.contains("shape") || state_["shape"] != Json(piece_.shape)) {
-      throw wrong(key, fmt::format("says shape {}, but config.json makes it [{}]", state_.contains("shape") ? state_["shape"].dump() : "nothing",
-                                   fmt::join(piece_.shape, ", ")));
+      throw wrong(key, fmt::format("says shape {}, but config.json makes it [{}]",
+                                   state_.contains("shape") ? state_["shape"].dump() : "nothing", fmt::join(piece_.shape, ", ")));
     }
   }
 

@@ -19,7 +19,9 @@ inline Type type_of(const at::Tensor& tensor) {
   }
 }
 
-inline Stream stream_of(const at::Tensor& tensor) { return tensor.is_cuda() ? cuda_plugin().current_stream(tensor.device().index()) : nullptr; }
+inline Stream stream_of(const at::Tensor& tensor) {
+  return tensor.is_cuda() ? cuda_plugin().current_stream(tensor.device().index()) : nullptr;
+}
 
 inline const Table& table_of(const at::Tensor& tensor) { return table_for(tensor.device()); }
 

@@ -15,8 +15,8 @@ constexpr int kRounds = 4;  // vectors a thread has in flight
 __constant__ float device_values[16] = {nf4_values[0],  nf4_values[1],  nf4_values[2],  nf4_values[3], nf4_values[4],  nf4_values[5],
                                         nf4_values[6],  nf4_values[7],  nf4_values[8],  nf4_values[9], nf4_values[10], nf4_values[11],
                                         nf4_values[12], nf4_values[13], nf4_values[14], nf4_values[15]};
-__constant__ float device_bounds[15] = {nf4_bounds[0], nf4_bounds[1], nf4_bounds[2],  nf4_bounds[3],  nf4_bounds[4],
-                                        nf4_bounds[5], nf4_bounds[6], nf4_bounds[7],  nf4_bounds[8],  nf4_bounds[9],
+__constant__ float device_bounds[15] = {nf4_bounds[0],  nf4_bounds[1],  nf4_bounds[2],  nf4_bounds[3],  nf4_bounds[4],
+                                        nf4_bounds[5],  nf4_bounds[6],  nf4_bounds[7],  nf4_bounds[8],  nf4_bounds[9],
                                         nf4_bounds[10], nf4_bounds[11], nf4_bounds[12], nf4_bounds[13], nf4_bounds[14]};
 
 __device__ __forceinline__ std::uint32_t nf4_code(float value) {

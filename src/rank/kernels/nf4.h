@@ -17,21 +17,21 @@ namespace {  // each instruction set compiles its own
 
 // Quantiles of a normal distribution, with an exact zero (QLoRA, appendix E).
 constexpr std::array<float, 16> nf4_values{-1.0f,
-                                                  -0.6961928009986877f,
-                                                  -0.5250730514526367f,
-                                                  -0.39491748809814453f,
-                                                  -0.28444138169288635f,
-                                                  -0.18477343022823334f,
-                                                  -0.09105003625154495f,
-                                                  0.0f,
-                                                  0.07958029955625534f,
-                                                  0.16093020141124725f,
-                                                  0.24611230194568634f,
-                                                  0.33791524171829224f,
-                                                  0.44070982933044434f,
-                                                  0.5626170039176941f,
-                                                  0.7229568362236023f,
-                                                  1.0f};
+                                           -0.6961928009986877f,
+                                           -0.5250730514526367f,
+                                           -0.39491748809814453f,
+                                           -0.28444138169288635f,
+                                           -0.18477343022823334f,
+                                           -0.09105003625154495f,
+                                           0.0f,
+                                           0.07958029955625534f,
+                                           0.16093020141124725f,
+                                           0.24611230194568634f,
+                                           0.33791524171829224f,
+                                           0.44070982933044434f,
+                                           0.5626170039176941f,
+                                           0.7229568362236023f,
+                                           1.0f};
 // A value on a bound takes the lower code.
 constexpr std::array<float, 15> nf4_bounds = [] {
   std::array<float, 15> bounds{};
@@ -40,7 +40,9 @@ constexpr std::array<float, 15> nf4_bounds = [] {
 }();
 
 // The larger magnitude; NaN stays.
-[[maybe_unused]] LOCKSTEP_BOTH inline float larger(float most, float magnitude) { return magnitude > most || magnitude != magnitude ? magnitude : most; }
+[[maybe_unused]] LOCKSTEP_BOTH inline float larger(float most, float magnitude) {
+  return magnitude > most || magnitude != magnitude ? magnitude : most;
+}
 
 [[maybe_unused]] LOCKSTEP_BOTH inline float clamped(float value) { return value < -1.0f ? -1.0f : (value > 1.0f ? 1.0f : value); }
 

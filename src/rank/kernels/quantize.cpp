@@ -67,7 +67,8 @@ void quantize_blocks(const at::Tensor& values, Codes kind, const at::Tensor& cod
 void quantize_scales(const at::Tensor& exact, const QuantizedBlocks& blocks) {
   const auto count = exact.numel();
   expect(holds(exact, at::kFloat, count) && holds(blocks.scales, at::kByte, count), "quantize: a code for every scale");
-  expect(holds(blocks.outer, at::kFloat, blocks_of(count, kScaleBlock)) && holds(blocks.map, at::kFloat, 256), "quantize: outer scales, map");
+  expect(holds(blocks.outer, at::kFloat, blocks_of(count, kScaleBlock)) && holds(blocks.map, at::kFloat, 256),
+         "quantize: outer scales, map");
   table_of(exact).quantize_scales({.in = exact.const_data_ptr<float>(),
                                    .map = blocks.map.const_data_ptr<float>(),
                                    .codes = blocks.scales.data_ptr<std::uint8_t>(),
@@ -88,7 +89,8 @@ void dequantize(std::span<const QuantizedBlocks> pieces, std::span<const std::in
     expect(holds(piece.codes, at::kByte, code_bytes(kind, counts[i])), "dequantize: a code for every weight");
     expect(holds(piece.scales, nested ? at::kByte : at::kFloat, blocks), "dequantize: a scale for every block");
     if (nested)
-      expect(holds(piece.outer, at::kFloat, blocks_of(blocks, kScaleBlock)) && holds(piece.map, at::kFloat, 256), "dequantize: outer scales");
+      expect(holds(piece.outer, at::kFloat, blocks_of(blocks, kScaleBlock)) && holds(piece.map, at::kFloat, 256),
+             "dequantize: outer scales");
     all.pieces[all.piece_count++] = {.codes = piece.codes.const_data_ptr<std::uint8_t>(),
                                      .scales = nested ? nullptr : piece.scales.const_data_ptr<float>(),
                                      .scale_codes = nested ? piece.scales.const_data_ptr<std::uint8_t>() : nullptr,

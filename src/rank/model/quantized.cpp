@@ -99,7 +99,8 @@ void QuantizedMatrix::assign(std::size_t piece, const kernels::QuantizedBlocks& 
               "codes of the same matrix");
   held.codes.copy_(blocks.codes);
   const at::Tensor codes = held.codes;
-  held = copied({.codes = {}, .scales = blocks.scales, .outer = blocks.outer, .map = blocks.map, .offset = blocks.offset}, options_.device());
+  held =
+      copied({.codes = {}, .scales = blocks.scales, .outer = blocks.outer, .map = blocks.map, .offset = blocks.offset}, options_.device());
   held.codes = codes;
 }
 

@@ -1,5 +1,5 @@
-// Lets the parity test see our quantised weights: `quantize KIND IN OUT` gives what we hold for each matrix of a safetensors file, packed as
-// bitsandbytes packs it, and NAME.dense, what it stands for; `dense DTYPE IN OUT` reads packed weights, ours or bitsandbytes'.
+// Lets the parity test see our quantised weights: `quantize KIND IN OUT` gives what we hold for each matrix of a safetensors file, packed
+// as bitsandbytes packs it, and NAME.dense, what it stands for; `dense DTYPE IN OUT` reads packed weights, ours or bitsandbytes'.
 #include <cstdio>
 
 #include <ATen/ops/from_blob.h>

@@ -1,8 +1,9 @@
 // Blockwise quantisation against the rules written out slowly, element by element. On CUDA the same cases prove that it gives a CPU's bits.
-#include <ATen/TensorIndexing.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/randn.h>
@@ -41,7 +42,9 @@ constexpr double kLevels[16] = {-1.0,
 
 std::int64_t blocks_of(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
 
-at::Tensor numbers(std::int64_t count, int seed, at::ScalarType type) { return at::randn({count}, test::generator(seed)).mul_(0.02).to(type); }
+at::Tensor numbers(std::int64_t count, int seed, at::ScalarType type) {
+  return at::randn({count}, test::generator(seed)).mul_(0.02).to(type);
+}
 
 struct Quantized {
   at::Tensor codes, scales;  // on the host
@@ -121,7 +124,7 @@ TEST(Nf4, BlocksOfZerosAndOfTinyNumbersStayWhatTheyAre) {
   for (const auto kind : {Codes::nf4, Codes::int8}) {
     const auto zeros = quantized(at::zeros({96}), kind);
     EXPECT_EQ(zeros.scales[0].item<float>(), 0);
-    const auto out = at::full({96}, 7, at::TensorOptions().device(test::device()));
+    const auto out = at::full({96}, 7, at::TensorOptions().device(test::device()).dtype(at::kFloat));
     const QuantizedBlocks blocks{.codes = zeros.codes.to(test::device()), .scales = zeros.scales.to(test::device())};
     const std::int64_t count = 96;
     dequantize(std::span(&blocks, 1), std::span(&count, 1), kind, out);
@@ -182,7 +185,7 @@ struct Nested {
 Nested nested_scales(std::int64_t blocks, double offset) {
   const auto device = test::device();
   const auto exact = at::randn({blocks}, test::generator(11)).abs_().mul_(0.01).add_(0.03).to(device);
-  const auto bytes = at::TensorOptions().device(device).dtype(at::kByte), f32 = at::TensorOptions().device(device);
+  const auto bytes = at::TensorOptions().device(device).dtype(at::kByte), f32 = at::TensorOptions().device(device).dtype(at::kFloat);
   Nested out{{.codes = at::arange(blocks * 32, bytes),
               .scales = at::full({blocks}, 0xEE, bytes),
               .outer = at::full({blocks_of(blocks, 256)}, -1, f32),
@@ -210,7 +213,8 @@ TEST(Nf4, ScalesAreMultipliedThenAddedEachRounded) {
   const std::int64_t blocks = 1030, count = blocks * 64;
   const Nested nested = nested_scales(blocks, 0.0375);
   const auto codes = nested.blocks.scales.cpu().to(at::kLong);
-  const auto product = nested.blocks.map.cpu().index_select(0, codes) * nested.blocks.outer.cpu().repeat_interleave(256).narrow(0, 0, blocks);
+  const auto product =
+      nested.blocks.map.cpu().index_select(0, codes) * nested.blocks.outer.cpu().repeat_interleave(256).narrow(0, 0, blocks);
   QuantizedBlocks plain{.codes = nested.blocks.codes, .scales = (product + float(0.0375)).to(test::device())};
   for (const auto type : kTypes)
     EXPECT_TRUE(at::equal(dense(nested.blocks, count, Codes::nf4, type), dense(plain, count, Codes::nf4, type))) << type;
