@@ -35,8 +35,8 @@ class AdapterReader {
     if (kind != "LORA") throw error(fmt::format("peft_type is {}; LORA is what Lockstep trains", kind));
     const std::string bias = text("bias", "none");
     if (bias != "none") throw error(fmt::format("bias is {}; adapters here have none", bias));
-    for (const char* off : {"rank_pattern", "alpha_pattern", "megatron_config", "layer_replication", "layers_pattern", "lora_bias",
-                            "target_parameters", "alora_invocation_tokens"}) {
+    for (const char* off : {"rank_pattern", "alpha_pattern", "megatron_config", "layer_replication", "layers_pattern", "lora_bias", "target_parameters",
+                            "alora_invocation_tokens"}) {
       if (json_.contains(off) && !json_[off].is_null() && !json_[off].empty() && json_[off] != Json(false))
         throw error(fmt::format("{} is set; that is not built", off));
     }
@@ -175,8 +175,8 @@ std::vector<std::string> follow_adapter_folder(Settings& settings) {
     const Value mine = option.get(config), theirs = option.get(there);
     const Source& source = settings.source(option.key);
     if (source.origin != Origin::standard && source.origin != Origin::derived && mine != theirs) {
-      problems.push_back(fmt::format("{}: {} = {}, but {} says {}. Remove {}: the folder gives the adapter's shape.", source.where,
-                                     option.key, write_value(option, mine), file, write_value(option, theirs), option.key));
+      problems.push_back(fmt::format("{}: {} = {}, but {} says {}. Remove {}: the folder gives the adapter's shape.", source.where, option.key,
+                                     write_value(option, mine), file, write_value(option, theirs), option.key));
       continue;
     }
     option.set(config, theirs);

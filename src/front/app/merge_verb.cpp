@@ -36,14 +36,8 @@ int run_merge_verb(std::span<const std::string> args) {
   const std::string dtype = dtype_flag("merge", wish.dtype);
   const std::uint64_t shard_bytes = shard_size_flag("merge", wish.max_shard_size);
   const std::string output = new_output_folder("merge", wish.output);
-  std::vector<std::string> arguments = {"merge",
-                                        "--model",
-                                        wish.model,
-                                        "--adapters",
-                                        fmt::format("{}", fmt::join(wish.adapters, "\n")),
-                                        "--output",
-                                        output,
-                                        "--max-shard-bytes",
+  std::vector<std::string> arguments = {"merge",    "--model", wish.model,          "--adapters",
+                                        fmt::format("{}", fmt::join(wish.adapters, "\n")), "--output", output, "--max-shard-bytes",
                                         std::to_string(shard_bytes)};
   if (!dtype.empty()) arguments.insert(arguments.end(), {"--dtype", dtype});
   launch::Environment environment = launch::process_environment();

@@ -91,8 +91,7 @@ at::Tensor PeftAdapter::folded(const std::string& name, const at::Tensor& weight
   if (!lora_.dora) return sum;
   const TensorEntry* magnitude = file_.find(module + ".lora_magnitude_vector");
   if (magnitude == nullptr || magnitude->shape != std::vector<std::int64_t>{weight.size(0)})
-    throw base::checkpoint_error("lora", "{}: {} uses DoRA, but its magnitude vector is missing or misshapen.", file_.path().string(),
-                                 name);
+    throw base::checkpoint_error("lora", "{}: {} uses DoRA, but its magnitude vector is missing or misshapen.", file_.path().string(), name);
   return sum.mul_(tensor(*magnitude).div(at::linalg_vector_norm(sum, 2, {1})).unsqueeze(1));
 }
 
