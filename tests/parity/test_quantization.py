@@ -214,7 +214,7 @@ def folders(tmp_path):
 def test_a_packed_folder_is_the_model_it_stands_for(tmp_path):
     _, packed, whole = folders(tmp_path)
     tokens = torch.randint(0, model_folders.VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(1))
-    ours = [model_folders.run_tool(folder, tokens, tokens, tmp_path)["logits"] for folder in (packed, whole)]
+    ours = [model_folders.run_tool(folder, tokens, tokens.clone(), tmp_path)["logits"] for folder in (packed, whole)]
     assert torch.equal(*ours)
     theirs = model_folders.load_without_warnings(whole)(tokens).logits.detach()
     assert (ours[0] - theirs).abs().max() < 1e-4
@@ -237,3 +237,19 @@ def test_training_on_four_bits_is_training_on_what_they_stand_for(tmp_path):
     assert losses(tmp_path, "quantised_while_read", plain, "model.load_in_4bit=true") == expected
     assert losses(tmp_path, "read_packed", packed, "model.load_in_4bit=true", "trainer.recompute=blocks") == expected
     assert losses(tmp_path, "made_whole", packed) == expected
+
+
+def test_merge_into_packed_weights_gives_whole_ones(tmp_path):
+    _, packed, whole = folders(tmp_path)
+    losses(tmp_path, "run", packed, "model.load_in_4bit=true")
+    merged = []
+    for folder in (packed, whole):
+        command = [BUILD / "bin" / "lockstep", "merge", "--model", folder, "--adapter", tmp_path / "run" / "adapter", "--output", tmp_path / f"merged_{folder.name}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        merged.append(load_file(tmp_path / f"merged_{folder.name}" / "model.safetensors"))
+    assert merged[0].keys() == merged[1].keys()
+    assert all(same(merged[0][name], merged[1][name]) for name in merged[0])
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert not torch.equal(merged[0][name], load_file(whole / "model.safetensors")[name]), "the adapter changed it"
+    assert "quantization_config" not in json.loads((tmp_path / "merged_packed" / "config.json").read_text())

@@ -33,4 +33,7 @@ std::vector<std::string> bnb_part_names(const std::string& name);
 kernels::QuantizedBlocks read_bnb(const FindTensor& find, const model::Piece& piece, const std::string& where);
 kernels::QuantizedBlocks read_bnb(const HubFolder& folder, const model::Piece& piece);
 
+// A piece on the host as the folder holds it, or in `dtype` where it holds it in four bits.
+at::Tensor whole_weight(const HubFolder& folder, const model::Piece& piece, at::ScalarType dtype);
+
 }  // namespace lockstep::checkpoint

@@ -102,6 +102,14 @@ kernels::QuantizedBlocks read_bnb(const HubFolder& folder, const model::Piece& p
                   weight ? weight->file->path().string() : folder.path().string());
 }
 
+at::Tensor whole_weight(const HubFolder& folder, const model::Piece& piece, at::ScalarType dtype) {
+  at::Tensor view = folder.view(piece.name);
+  if (view.scalar_type() != at::kByte) return view;
+  at::Tensor whole = at::empty(piece.shape, dtype);
+  model::dequantize_into(whole, read_bnb(folder, piece));
+  return whole;
+}
+
 std::vector<std::string> load_units(const HubFolder& folder, const std::vector<std::unique_ptr<model::Unit>>& units) {
   std::vector<model::UnitSpec> specs;
   for (const auto& unit : units) specs.push_back(unit->spec());

@@ -190,7 +190,9 @@ TEST(Quantized, ABufferServesMatricesOfEverySize) {
     EXPECT_EQ(dense.sizes(), (std::vector<std::int64_t>{rows, 32}));
     EXPECT_EQ(dense.sum().item<double>(), double(rows) * 32) << "ones survive: the largest level is exact";
     if (rows == 64 && largest == nullptr) largest = buffer.data_ptr();
-    if (largest != nullptr) EXPECT_EQ(buffer.data_ptr(), largest) << "memory is made once";
+    if (largest != nullptr) {
+      EXPECT_EQ(buffer.data_ptr(), largest) << "memory is made once";
+    }
   }
 }
 
