@@ -24,6 +24,7 @@ class Checker {
   std::vector<std::string> run() {
     names();
     heads();
+    quantization();
     lengths();
     steps();
     data();
@@ -75,6 +76,18 @@ class Checker {
              "model.head_dim = {} is odd; rotary positions turn pairs, so it must be even. {}", head_dim,
              m.head_dim > 0 ? fmt::format("Use {} or {}.", head_dim == 1 ? 2 : head_dim - 1, head_dim == 1 ? 4 : head_dim + 1)
                             : fmt::format("Use hidden_size {}, or set model.head_dim.", m.num_heads * (head_dim + 1)));
+    }
+  }
+
+  void quantization() {
+    const ModelConfig& m = config_.model;
+    if (m.load_in_4bit && m.load_in_8bit) {
+      broken({"model.load_in_8bit", "model.load_in_4bit"},
+             "model.load_in_4bit and model.load_in_8bit are both set, but a matrix is held in one way. Remove one of them.");
+    } else if ((m.load_in_4bit || m.load_in_8bit) && !config_.lora.enabled) {
+      const std::string_view key = m.load_in_4bit ? "model.load_in_4bit" : "model.load_in_8bit";
+      broken({key}, "{} = true freezes the weights, and without adapters nothing is left to train. Set lora.enabled=true, or remove {}.",
+             key, key);
     }
   }
 
