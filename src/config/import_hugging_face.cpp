@@ -28,7 +28,11 @@ void torch_dtype(Importer& to, const YAML::Node& value) {
 }
 
 void timeout(Importer& to, const YAML::Node& value) {
-  import_text(value) == "1800" ? to.ignore("their default; parallel.timeout_s") : to.set("parallel.timeout_s", value);
+  constexpr double their_default_s = 1800, longest_s = 1e7;
+  const auto seconds = base::parse_number(import_text(value));
+  if (seconds && *seconds == their_default_s) return to.ignore("their default; parallel.timeout_s");
+  if (seconds && *seconds > longest_s) return to.ignore("as good as none; parallel.timeout_s");
+  to.set("parallel.timeout_s", value);
 }
 
 void backend(Importer& to, const YAML::Node& value) {

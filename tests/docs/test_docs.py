@@ -22,8 +22,8 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
     if str(path.relative_to(ROOT)) not in GENERATED
 )
-SECTIONS = "model|trainer|data|parallel|checkpoint|monitor|launch"
-FLAGS_OF_OTHERS = {"--shm-size"}  # Docker's, named as advice
+SECTIONS = "model|trainer|lora|data|parallel|checkpoint|monitor|launch"
+FLAGS_OF_OTHERS = {"--shm-size", "--lora-modules"}  # of Docker and vLLM, named as advice
 
 
 def text_of(page):
