@@ -30,7 +30,8 @@ bool is_off(const YAML::Node& value) {
   if (value.IsNull()) return true;
   if (value.IsMap() || value.IsSequence()) return value.size() == 0;
   const std::string text = base::lower(value.Scalar());
-  return text.empty() || text == "false" || text == "no" || text == "off" || text == "0" || text == "0.0" || text == "none" || text == "null";
+  return text.empty() || text == "false" || text == "no" || text == "off" || text == "0" || text == "0.0" || text == "none" ||
+         text == "null";
 }
 
 Written written(const YAML::Node& value) {

@@ -50,25 +50,33 @@ void dataset_key(Importer& to, const std::string& key, const YAML::Node& value, 
   if (key == "type") {
     const std::string format = value.IsScalar() ? format_of(text) : "";
     if (format.empty())
-      return to.refuse("records are messages, sharegpt, alpaca, prompt and completion, or text (docs/data.md); bring them into one of these");
+      return to.refuse(
+          "records are messages, sharegpt, alpaca, prompt and completion, or text (docs/data.md); bring them into one of these");
     return to.set("data.format", format == "messages" ? "auto" : format);  // chat_template reads from/value lists too
   }
   if (key == "field_messages") return to.set("data.messages_field", value);
   if (key == "field") return to.set("data.text_field", value);
-  if (key == "split") return text == "train" ? to.ignore("a file is read whole") : to.refuse("a file is read whole; data.max_samples takes the first so many");
+  if (key == "split")
+    return text == "train" ? to.ignore("a file is read whole")
+                           : to.refuse("a file is read whole; data.max_samples takes the first so many");
   if (key == "ds_type") return to.ignore("told by the file's name");
   if (key == "name") return to.refuse("a part of a dataset on the Hub; fetch that part as JSONL");
   if (key == "data_files") return to.refuse("give the files with --data, several with commas between");
   if (key == "shards" || key == "shards_idx") return to.refuse("data.max_samples takes the first so many records");
-  if (key == "roles_to_train") return import_text(value) == "[assistant]" || import_text(value) == "[gpt]" ? to.ignore("as here") : to.refuse("what assistants say is trained, or all: data.train_on");
+  if (key == "roles_to_train")
+    return import_text(value) == "[assistant]" || import_text(value) == "[gpt]"
+               ? to.ignore("as here")
+               : to.refuse("what assistants say is trained, or all: data.train_on");
   if (key == "train_on_eos") return text == "turn" ? to.ignore("as here") : to.refuse("the token that ends a turn is always trained");
   if (key == "conversation" || key == "roles") return to.ignore("the usual role names are known");
   if (key == "message_property_mappings" || key.starts_with("message_field_")) {
     const std::string mapped = import_text(value);
     const bool usual = mapped == "role" || mapped == "content" || mapped == "from" || mapped == "value" || value.IsMap();
-    return usual ? to.ignore("role/content and from/value are told apart by themselves") : to.refuse("messages have role and content, or from and value");
+    return usual ? to.ignore("role/content and from/value are told apart by themselves")
+                 : to.refuse("messages have role and content, or from and value");
   }
-  if (key == "chat_template") return text == "tokenizer_default" ? to.ignore("as here") : to.refuse("give it as a file: data.chat_template");
+  if (key == "chat_template")
+    return text == "tokenizer_default" ? to.ignore("as here") : to.refuse("give it as a file: data.chat_template");
   to.refuse("not a key of datasets this command knows");
 }
 
@@ -124,7 +132,8 @@ void length(Importer& to, const YAML::Node& value) {
 
 constexpr std::string_view own_kernels = "Lockstep's own fused kernels are always on";
 constexpr std::string_view no_tracker = "every run writes metrics.jsonl; monitor.tensorboard writes TensorBoard files";
-constexpr std::string_view no_sharding = "every GPU holds the whole model; where memory is short see docs/finetuning.md, What to try when memory is full";
+constexpr std::string_view no_sharding =
+    "every GPU holds the whole model; where memory is short see docs/finetuning.md, What to try when memory is full";
 constexpr std::string_view no_preferences = "only supervised training is built";
 
 constexpr std::array rows = std::to_array<ImportRow>({

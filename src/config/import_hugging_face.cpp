@@ -55,7 +55,8 @@ void epochs(Importer& to, const YAML::Node& value) {
 constexpr std::string_view own_kernels = "Lockstep's own fused kernels are always on";
 constexpr std::string_view tracker = "every run writes metrics.jsonl; monitor.tensorboard writes TensorBoard files";
 constexpr std::string_view launcher = "lockstep starts and numbers the ranks";
-constexpr std::string_view no_sharding = "every GPU holds the whole model; where memory is short see docs/finetuning.md, What to try when memory is full";
+constexpr std::string_view no_sharding =
+    "every GPU holds the whole model; where memory is short see docs/finetuning.md, What to try when memory is full";
 constexpr std::string_view no_hub = "nothing is uploaded; `lockstep merge` and the adapter folder give what can be";
 constexpr std::string_view no_metrics = "evaluation says loss, perplexity and accuracy";
 
@@ -214,12 +215,12 @@ constexpr std::array defaults = std::to_array<ImportDefault>({
 }  // namespace
 
 const ImportProgram& hugging_face() {
-  static const ImportProgram program = {"Hugging Face",
-                                        "huggingface",
-                                        {"per_device_train_batch_size", "num_train_epochs", "lr_scheduler_type", "output_dir",
-                                         "logging_steps", "optim", "save_strategy"},
-                                        rows,
-                                        defaults};
+  static const ImportProgram program = {
+      "Hugging Face",
+      "huggingface",
+      {"per_device_train_batch_size", "num_train_epochs", "lr_scheduler_type", "output_dir", "logging_steps", "optim", "save_strategy"},
+      rows,
+      defaults};
   return program;
 }
 

@@ -93,9 +93,10 @@ constexpr std::array own_rows = std::to_array<ImportRow>({
     flagged("use_muon", "trainer.optimizer", "muon"),
     converted("quantization_bit", quantization_bit),
     converted("quantization_method", quantization_method),
-    converted("quantization_type", [](Importer& to, const YAML::Node& value) {
-      import_text(value) == "nf4" ? to.ignore("as here") : to.refuse("4-bit weights are NF4");
-    }),
+    converted("quantization_type",
+              [](Importer& to, const YAML::Node& value) {
+                import_text(value) == "nf4" ? to.ignore("as here") : to.refuse("4-bit weights are NF4");
+              }),
     copied("double_quantization", "model.double_quant"),
     ignored("upcast_layernorm", "norms are computed in f32"),
     ignored("upcast_lmhead_output", "the loss is computed in f32"),

@@ -130,7 +130,9 @@ void import_save_strategy(Importer& to, const YAML::Node& value) {
 
 void import_eval_strategy(Importer& to, const YAML::Node& value) {
   const std::string text = word(value);
-  if (text == "no") return to.has("val_set_size") || to.has("val_size") ? to.ignore("a validation share is given") : to.set("data.validation_fraction", "0");
+  if (text == "no")
+    return to.has("val_set_size") || to.has("val_size") ? to.ignore("a validation share is given")
+                                                        : to.set("data.validation_fraction", "0");
   if (text == "steps") return to.ignore("trainer.eval_interval says how many");
   to.ignore("evaluation comes every trainer.eval_interval steps and at the end");
 }

@@ -51,10 +51,10 @@ struct ImportDefault {
 };
 
 struct ImportProgram {
-  std::string_view name;                    // "Axolotl"
-  std::string_view word;                    // "axolotl", for --from
-  std::vector<std::string_view> signs;      // keys that only this program has
-  std::span<const ImportRow> rows;          // a row may end in *: every key that begins so
+  std::string_view name;                // "Axolotl"
+  std::string_view word;                // "axolotl", for --from
+  std::vector<std::string_view> signs;  // keys that only this program has
+  std::span<const ImportRow> rows;      // a row may end in *: every key that begins so
   std::span<const ImportDefault> defaults;
 };
 const ImportProgram& axolotl();

@@ -154,17 +154,17 @@ std::vector<Option> model_options() {
       }),
       option<&R::model, &M::rope_scaling, &S::low_freq_factor>({
           .key = "model.rope_scaling.low_freq_factor",
-          .says = "llama3: wavelengths above original_max_seq_len / this are stretched whole.",
+          .says = "Wavelengths above original_max_seq_len / this are stretched whole (llama3).",
           .range = above(0),
       }),
       option<&R::model, &M::rope_scaling, &S::high_freq_factor>({
           .key = "model.rope_scaling.high_freq_factor",
-          .says = "llama3: wavelengths below original_max_seq_len / this stay as they are.",
+          .says = "Wavelengths below original_max_seq_len / this stay as they are (llama3).",
           .range = above(0),
       }),
       option<&R::model, &M::rope_scaling, &S::original_max_seq_len>({
           .key = "model.rope_scaling.original_max_seq_len",
-          .says = "llama3: the length the model was first trained for.",
+          .says = "The length the model was first trained for (llama3).",
           .unit = "tokens",
           .range = at_least(2),
           .aliases = {{"original_max_position_embeddings"}},

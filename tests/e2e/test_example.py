@@ -35,9 +35,10 @@ def test_chat_lora(tmp_path):
             assert after[question] == keeper[question]
     assert {question in keeper for question in questions} == {True, False}, "questions he was taught, and others"
 
-    # Folded in, the adapter says the same.
-    merged = subprocess.run([LOCKSTEP, "generate", "--model", out / "merged", "--device", "cpu", "--chat", questions[0], "--temperature", "0"], capture_output=True, text=True, timeout=120)
-    assert merged.stdout.strip() == after[questions[0]], merged.stderr
+    # Beside the model or folded into it, the adapter says the same to `lockstep generate`.
+    for model in (["--model", out / "model", "--adapter", out / "keeper" / "adapter"], ["--model", out / "merged"], ["--run", out / "keeper"]):
+        one = subprocess.run([LOCKSTEP, "generate", *model, "--device", "cpu", "--chat", questions[0], "--temperature", "0"], capture_output=True, text=True, timeout=120)
+        assert one.stdout.strip() == after[questions[0]], one.stderr
 
 
 def test_every_answer_of_the_keeper_is_signed():

@@ -51,7 +51,8 @@ void describe(CLI::App& app, Wish& wish) {
   app.add_option("--min-frequency", wish.options.training.min_frequency, "how often a pair must be seen to become a token")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--field", wish.options.inputs.field, "the field of a JSON object that holds a text or a list of messages")->capture_default_str();
+  app.add_option("--field", wish.options.inputs.field, "the field of a JSON object that holds a text or a list of messages")
+      ->capture_default_str();
   app.add_flag("--skip-bad", wish.options.inputs.skip_bad, "leave out lines that cannot be read, and count them");
 }
 

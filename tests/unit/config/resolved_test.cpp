@@ -28,6 +28,16 @@ TEST(ConfigResolved, ModelFiles) {
   }
 }
 
+// They leave the model's folder to the command line, and must be readable without it.
+TEST(ConfigResolved, ModelFilesOfAdapters) {
+  for (const char* name : {"llama-3.2-1b-lora", "llama-3.1-8b-lora", "qwen2.5-7b-qlora"}) {
+    const Settings settings =
+        load({.file = fmt::format("{}/models/{}.yaml", LOCKSTEP_SOURCE_DIR, name), .environment = {}, .assignments = {}});
+    EXPECT_TRUE(round_trip(settings) == settings.values) << name;
+    EXPECT_TRUE(settings.values.lora.enabled && settings.values.model.path.empty()) << name;
+  }
+}
+
 TEST(ConfigResolved, AwkwardTexts) {
   const std::vector<std::string> texts = {"",
                                           " ",

@@ -30,8 +30,9 @@ constexpr std::size_t field_count() {
 }
 
 TEST(ConfigTable, EveryFieldIsAnOption) {
-  constexpr std::size_t sections_in_run = 7, sections_in_trainer = 1;
-  constexpr std::size_t fields = field_count<RunConfig>() - sections_in_run + field_count<ModelConfig>() + field_count<TrainerConfig>() -
+  constexpr std::size_t sections_in_run = 8, sections_in_model = 1, sections_in_trainer = 1;
+  constexpr std::size_t fields = field_count<RunConfig>() - sections_in_run + field_count<ModelConfig>() - sections_in_model +
+                                 field_count<RopeScalingConfig>() + field_count<LoraConfig>() + field_count<TrainerConfig>() -
                                  sections_in_trainer + field_count<DistributedConfig>() + field_count<DataConfig>() +
                                  field_count<ParallelConfig>() + field_count<CheckpointConfig>() + field_count<MonitorConfig>() +
                                  field_count<LaunchConfig>();
@@ -50,6 +51,7 @@ TEST(ConfigTable, EachOptionHasItsOwnField) {
       case Kind::number: value = std::get<double>(value) + 0.5; break;
       case Kind::text: value = std::get<std::string>(value) + "x"; break;
       case Kind::integers: value = std::vector<std::int64_t>{3, 4}; break;
+      case Kind::texts: value = std::vector<std::string>{"x", "y"}; break;
     }
     option.set(config, value);
     EXPECT_FALSE(config == RunConfig{}) << option.key;
