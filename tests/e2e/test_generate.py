@@ -180,9 +180,11 @@ def test_the_best_checkpoint_stays(tmp_path):
     assert link.is_symlink() and str(link.readlink()) == f"step-{best:06}"
     state = json.loads((result.checkpoint(12) / "state.json").read_text())
     assert state["best"] == {"step": best, "eval_loss": evaluations[best]["eval_loss"]}
-    # Going on knows it: a worse evaluation does not take the place.
-    train(tmp_path, "run", config, "--ranks", "1", "--resume", "auto", "trainer.max_steps=16")
-    assert str(link.readlink()) == f"step-{best:06}"
+    # Going on knows it: only a better evaluation takes its place.
+    again = train(tmp_path, "run", config, "--ranks", "1", "--resume", "auto", "trainer.max_steps=16")
+    evaluations = {line["step"]: line["eval_loss"] for line in again.metrics() if "eval_loss" in line}
+    assert set(evaluations) == set(range(2, 17, 2))
+    assert str(link.readlink()) == f"step-{min(evaluations, key=evaluations.get):06}"
 
 
 def test_accuracy_and_perplexity_are_exact_on_any_number_of_ranks(tmp_path):
