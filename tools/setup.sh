@@ -34,6 +34,25 @@ if [ ${#usable[@]} -gt 0 ]; then
   fi
 fi
 
+# Tokenizers and chat templates are Rust crates, which need a newer cargo than some systems package (Debian 12 has 1.63).
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+least_cargo=1.85
+new_enough() { [ -n "$1" ] && [ "$(printf '%s\n' "$least_cargo" "$1" | sort -V | head -n 1)" = "$least_cargo" ]; }
+cargo_here() { cargo --version 2>/dev/null | awk '{print $2}' || true; }
+if [ -z "$(cargo_here)" ]; then
+  packaged=$(apt-cache policy cargo 2>/dev/null | awk '/Candidate:/ {print $2}' | sed 's/[+~-].*//' || true)
+  if new_enough "$packaged" && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
+    echo "setup: installing cargo $packaged"
+    $([ "$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq cargo >/dev/null
+  fi
+fi
+if ! new_enough "$(cargo_here)"; then
+  found=$(cargo_here)
+  echo "setup: tokenizers are built with cargo $least_cargo or newer; here is ${found:-none}"
+  echo "setup: install Rust from https://rustup.rs (it needs no root), then start again"
+  exit 3
+fi
+
 # The stamp holds the pins, so a changed pin is installed and an unchanged one costs nothing.
 stamp=.deps/installed
 if ! cmp -s tools/requirements.txt "$stamp" 2>/dev/null; then

@@ -1,4 +1,6 @@
 // The words each choice goes by, ours first, then the spellings people bring from elsewhere.
+#include <algorithm>
+
 #include "config/config.h"
 #include "config/option.h"
 
@@ -169,6 +171,14 @@ std::span<const Choice> choices_of(RopeScaling) {
       choice(RopeScaling::llama3, "llama3"),
   };
   return choices;
+}
+
+std::optional<DType> dtype_named(std::string_view name) {
+  for (const Choice& choice : choices_of(DType{})) {
+    if (choice.name == name || std::find(choice.others.begin(), choice.others.end(), name) != choice.others.end())
+      return static_cast<DType>(choice.number);
+  }
+  return std::nullopt;
 }
 
 std::string_view name_of(DType dtype) { return name_in(dtype); }

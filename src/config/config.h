@@ -88,6 +88,8 @@ std::string_view name_of(Optimizer optimizer);
 std::string_view name_of(StateDType dtype);
 std::string_view name_of(RopeScaling scaling);
 
+std::optional<DType> dtype_named(std::string_view name);  // any spelling; nothing for others
+
 // Made from the table of options.
 std::string json_schema();  // JSON Schema of a config file, for editors
 std::string explain(

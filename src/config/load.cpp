@@ -8,6 +8,7 @@
 #include "config/checks.h"
 #include "config/config.h"
 #include "config/file.h"
+#include "config/adapter_folder.h"
 #include "config/follow_folder.h"
 #include "config/option.h"
 #include "config/value.h"
@@ -44,6 +45,7 @@ class Loader {
     environment();
     for (const Assignment& one : request_.assignments) take({one.key, {.text = one.value}, Origin::command_line, one.where});
     if (problems_.empty() && folder_ == Folder::follow) problems_ = follow_model_folder(settings_);
+    if (problems_.empty() && folder_ == Folder::follow) problems_ = follow_adapter_folder(settings_);
     if (problems_.empty()) problems_ = broken_rules(settings_);
     if (!problems_.empty()) throw base::usage_error("config", "{}", all_problems());
     fill_in();

@@ -99,6 +99,7 @@ std::string hugging_face_config(const ModelConfig& given, DType dtype, const std
   if (!json.is_object()) throw base::usage_error("export", "{} is no JSON object any more.", file.string());
   json.erase("_name_or_path");
   json.erase("quantization_config");
+  json["tie_word_embeddings"] = model.tie_embeddings;  // folding an adapter may have untied what was tied
   if (json.value("max_position_embeddings", Json()) != model.max_seq_len) json["max_position_embeddings"] = model.max_seq_len;
   const bool old_key = json.contains("torch_dtype") || !json.contains("dtype");
   if (json.contains("dtype")) json["dtype"] = hugging_face_name(dtype);

@@ -18,7 +18,8 @@ std::vector<Option> data_options() {
       }),
       option<&R::data, &D::kind>({
           .key = "data.kind",
-          .says = "What the data is; auto goes by the file's name: .bin holds tokens; .jsonl, .json, .csv and .parquet records; anything else is text.",
+          .says = "What the data is; auto goes by the file's name: .bin holds tokens; .jsonl, .json, .csv and .parquet records; anything "
+                  "else is text.",
       }),
       option<&R::data, &D::token_type>({
           .key = "data.token_type",

@@ -263,19 +263,19 @@ std::vector<Option> optimizer() {
   return {
       option<&R::trainer, &T::weight_decay>({
           .key = "trainer.weight_decay",
-          .says = "Decoupled weight decay of AdamW, on matrices only.",
+          .says = "Weight decay, on matrices only; decoupled, but for sgd, where it is part of the gradient.",
           .range = between(0, 1000),
           .flags = {"--weight-decay"},
       }),
       option<&R::trainer, &T::beta1>({
           .key = "trainer.beta1",
-          .says = "AdamW: decay of the average gradient.",
+          .says = "AdamW and Lion: decay of the average gradient.",
           .range = from_below(0, 1),
           .aliases = {{"adam_beta1"}},
       }),
       option<&R::trainer, &T::beta2>({
           .key = "trainer.beta2",
-          .says = "AdamW: decay of the average squared gradient.",
+          .says = "AdamW: decay of the average squared gradient. Lion: decay of the average that is kept.",
           .range = from_below(0, 1),
           .aliases = {{"adam_beta2"}},
       }),

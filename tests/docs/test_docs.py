@@ -1,11 +1,15 @@
 """Docs cannot rot: quotes equal the code, and every path, flag, setting and make target that a page names exists."""
 import array
+import atexit
 import functools
+import json
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -46,9 +50,20 @@ def ask(*args):
 
 
 @functools.cache
-def help_of(verb):
+def model_folder():
+    """What DIR stands for in commands: a folder with the config.json of a small Llama."""
+    folder = tempfile.mkdtemp(prefix="lockstep-docs-")
+    atexit.register(shutil.rmtree, folder)
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+              "num_attention_heads": 4, "vocab_size": 1000, "max_position_embeddings": 131072}
+    (pathlib.Path(folder) / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@functools.cache
+def help_of(*verb):
     """The flags that a verb's help names."""
-    return set(re.findall(r"--[a-z][a-z-]*", ask(verb, "--help").stdout.replace("--[no-]", "--"))) | {"--help"}
+    return set(re.findall(r"--[a-z][a-z-]*", ask(*verb, "--help").stdout.replace("--[no-]", "--"))) | {"--help"}
 
 
 # ---- quotes
@@ -133,7 +148,7 @@ def test_command_is_understood(page, verb, arguments):
         return
     assert verb in re.findall(r"lockstep (\w+)", ask("--help").stdout), f"{page}: lockstep has no verb {verb}"
     if verb == "train" or (verb, *arguments[:1]) == ("config", "show"):
-        stand_ins = {"FILE": "models/nano.yaml", "model.vocab_size=N": "model.vocab_size=1000"}
+        stand_ins = {"FILE": "models/nano.yaml", "model.vocab_size=N": "model.vocab_size=1000", "DIR": model_folder()}
         done = ask("config", "show", *[stand_ins.get(word, word) for word in arguments if word != "show"])
         assert done.returncode == 0, f"{page}: lockstep {verb} {' '.join(arguments)}\n{done.stderr}"
     elif (verb, *arguments[:1]) == ("config", "explain"):
@@ -142,14 +157,15 @@ def test_command_is_understood(page, verb, arguments):
     elif verb == "config":
         assert not arguments or arguments[0] in re.findall(r"lockstep config (\w+)", ask("config", "--help").stdout), f"{page}: {arguments}"
     else:
-        unknown = {word.split("=")[0] for word in arguments if word.startswith("--")} - help_of(verb)
+        of = (verb, *arguments[:1]) if verb == "data" else (verb,)
+        unknown = {word.split("=")[0] for word in arguments if word.startswith("--")} - help_of(*of)
         assert not unknown, f"{page}: lockstep {verb} has no {unknown}"
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_flags_exist(page):
     """Flags in backticks that stand without their command."""
-    known = help_of("train") | help_of("generate") | help_of("chat") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS
+    known = help_of("train") | help_of("generate") | help_of("chat") | help_of("export") | help_of("merge") | help_of("data", "tokenize") | help_of("data", "train-tokenizer") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS
     spans = [span for span in re.findall(r"`(-[^`\n]*)`", text_of(page))]
     unknown = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", span)} - known
     # Spellings that the help leaves out: other names of a flag, or of -f.
@@ -160,7 +176,7 @@ def test_flags_exist(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_settings_and_variables_exist(page):
     everything = " ".join(code_of(page))
-    keys = set(re.findall(rf"(?<![\w./-])((?:{SECTIONS})\.[a-z_]+(?:\.[a-z_]+)*)", everything))
+    keys = set(re.findall(rf"(?<![\w./-])((?:{SECTIONS})\.[a-z_0-9]+(?:\.[a-z_0-9]+)*)", everything))
     files = {key for key in keys if key.rsplit(".")[-1] in ("md", "h", "cpp", "json", "yaml", "yml", "safetensors")}
     assert not {key for key in keys - files if ask("config", "explain", key).returncode != 0}
     known = set(re.findall(r"\bLOCKSTEP_[A-Z_]+\b", ask("train", "--help").stdout))

@@ -60,8 +60,10 @@ LineReader::Got LineReader::next(std::string& line) {
     char bytes[4096];
     const auto count = ::read(descriptor_, bytes, sizeof bytes);
     if (count < 0 && errno == EINTR) return Got::interrupt;
-    if (count <= 0) ended_ = true;
-    else rest_.append(bytes, static_cast<std::size_t>(count));
+    if (count <= 0)
+      ended_ = true;
+    else
+      rest_.append(bytes, static_cast<std::size_t>(count));
   }
 }
 

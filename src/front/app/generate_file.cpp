@@ -30,9 +30,7 @@ std::vector<Json> read_lines(const fs::path& path) {
   std::string text;
   for (std::int64_t number = 1; std::getline(file, text); ++number) {
     if (base::trim(text).empty()) continue;
-    const auto refuse = [&](const std::string& why) {
-      throw base::data_error("generate", "{}, line {}: {}.", path.string(), number, why);
-    };
+    const auto refuse = [&](const std::string& why) { throw base::data_error("generate", "{}, line {}: {}.", path.string(), number, why); };
     Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (line.is_discarded()) refuse("this is not JSON");
     if (!line.is_object()) refuse("a line is an object with \"prompt\" or \"messages\"");
@@ -56,8 +54,7 @@ config::Settings settings_for(const TextWish& wish, const FileWish& files, const
   request.assignments.push_back({"trainer.target_device", device, "--device"});
   const bool on_gpus = device != "cpu" && !launch::look_at_machine(environment).visible.empty();
   // A rank more on a CPU would only hold the model twice.
-  if (files.ranks || !on_gpus)
-    request.assignments.push_back({"parallel.ranks", std::to_string(files.ranks.value_or(1)), "--ranks"});
+  if (files.ranks || !on_gpus) request.assignments.push_back({"parallel.ranks", std::to_string(files.ranks.value_or(1)), "--ranks"});
   config::Settings settings = config::load(request);
   settings.values.name = "generate";
   settings.values.launch.spawn = true;
@@ -138,8 +135,8 @@ int generate_file(const TextWish& wish, const FileWish& files) {
   job.library_path = launch::library_path(launch::find_libtorch(environment, program), environment);
   const Parts parts(files.output.string() + ".parts-" + job.id);
   job.folder.root = parts.path();
-  job.arguments = {"generate-file", "--file", files.file.string(), "--parts", parts.path().string(),
-                   "--batch-size",  std::to_string(files.batch_size)};
+  job.arguments = {
+      "generate-file", "--file", files.file.string(), "--parts", parts.path().string(), "--batch-size", std::to_string(files.batch_size)};
   for (const auto& more : {model_arguments(wish), sampling_arguments(wish)})
     job.arguments.insert(job.arguments.end(), more.begin(), more.end());
   const auto lease = take_port(setup);

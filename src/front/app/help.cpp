@@ -10,6 +10,8 @@ std::string general_help() {
   lockstep generate          text from a model folder or a run: a prompt, a chat, a file of prompts
   lockstep chat              talk to a model in the terminal
   lockstep export            a checkpoint as a Hugging Face model folder
+  lockstep merge             adapters folded into their model
+  lockstep data              look at records, text to tokens, tokenizers from text
   lockstep config            show, explain and describe settings
   lockstep devices           what there is to train on
   lockstep bench             how fast a step, each kernel and each collective is here

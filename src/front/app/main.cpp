@@ -15,32 +15,47 @@ namespace {
 
 using namespace lockstep;
 
-int dispatch(const std::string& program, const std::vector<std::string>& words) {
-  const std::vector<std::string> verbs = {"train", "generate", "chat", "export", "config", "devices", "bench", "plan", "help"};
-  const std::string verb = words.empty() ? "--help" : words[0];
-  const std::vector<std::string> rest(words.begin() + (words.empty() ? 0 : 1), words.end());
-  if (verb == "train") return app::run_train_verb(rest, program);
-  if (verb == "generate") return app::run_generate_verb(rest);
-  if (verb == "chat") return app::run_chat_verb(rest);
-  if (verb == "export") return app::run_export_verb(rest);
-  if (verb == "config") return app::run_config_verb(rest);
-  if (verb == "devices") return app::run_devices_verb(rest);
-  if (verb == "bench") return app::run_bench_verb(rest);
-  if (verb == "plan") return app::run_plan_verb(rest);
-  if (verb == "--version" || verb == "version") {
+using Arguments = std::vector<std::string>;
+
+struct Verb {
+  std::string_view name;
+  int (*run)(std::span<const std::string>);
+};
+// In the order of --help. `train` shows how it was called, so it takes the program's name too.
+constexpr Verb verbs[] = {
+    {"generate", app::run_generate_verb}, {"chat", app::run_chat_verb},   {"data", app::run_data_verb},
+    {"export", app::run_export_verb},     {"merge", app::run_merge_verb}, {"config", app::run_config_verb},
+    {"devices", app::run_devices_verb},   {"bench", app::run_bench_verb}, {"plan", app::run_plan_verb},
+};
+
+[[noreturn]] void refuse(const std::string& word) {
+  if (word.starts_with("-")) throw base::usage_error("lockstep", "{} comes after a verb. Did you mean lockstep train {} ...?", word, word);
+  std::vector<std::string> names = {"train"};
+  for (const Verb& verb : verbs) names.emplace_back(verb.name);
+  const auto near = base::nearest(word, names);
+  const std::string last = names.back();
+  names.pop_back();
+  throw base::usage_error("lockstep", "'{}' is not a verb.{} There are {} and {}; --help says what they do.", word,
+                          near ? fmt::format(" Did you mean {}?", *near) : "", base::join(names, ", "), last);
+}
+
+int dispatch(const std::string& program, const Arguments& words) {
+  const std::string word = words.empty() ? "--help" : words[0];
+  const Arguments rest(words.begin() + (words.empty() ? 0 : 1), words.end());
+  if (word == "train") return app::run_train_verb(rest, program);
+  for (const Verb& verb : verbs) {
+    if (word == verb.name) return verb.run(rest);
+  }
+  if (word == "--version" || word == "version") {
     std::puts("lockstep " LOCKSTEP_VERSION);
     return 0;
   }
-  if (verb == "help" && !rest.empty()) return dispatch(program, {rest[0], "--help"});
-  if (verb == "--help" || verb == "-h" || verb == "help") {
+  if (word == "help" && !rest.empty()) return dispatch(program, {rest[0], "--help"});
+  if (word == "--help" || word == "-h" || word == "help") {
     std::fputs(app::general_help().c_str(), stdout);
     return words.empty() ? static_cast<int>(base::ExitCode::usage) : 0;
   }
-  if (verb.starts_with("-")) throw base::usage_error("lockstep", "{} comes after a verb. Did you mean lockstep train {} ...?", verb, verb);
-  const auto near = base::nearest(verb, verbs);
-  throw base::usage_error("lockstep",
-                          "'{}' is not a verb.{} There are train, generate, chat, export, config, devices, bench and plan; --help says what they do.",
-                          verb, near ? fmt::format(" Did you mean {}?", *near) : "");
+  refuse(word);
 }
 
 }  // namespace

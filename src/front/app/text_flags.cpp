@@ -47,8 +47,10 @@ void check(const TextWish& wish, const std::string& verb) {
     if (stop.empty()) throw base::usage_error(verb, "--stop is empty: every text would end at once.");
   if (!wish.run.empty()) {
     expect_run_folder(verb, wish.run);
-    for (const auto& [given, flag] : {std::pair{!wish.adapter.empty(), "--adapter"}, {!wish.dtype.empty(), "--dtype"},
-                                      {wish.load_in_4bit, "--load-in-4bit"}, {wish.load_in_8bit, "--load-in-8bit"}})
+    for (const auto& [given, flag] : {std::pair{!wish.adapter.empty(), "--adapter"},
+                                      {!wish.dtype.empty(), "--dtype"},
+                                      {wish.load_in_4bit, "--load-in-4bit"},
+                                      {wish.load_in_8bit, "--load-in-8bit"}})
       if (given) throw base::usage_error(verb, "{} goes with --model; a run knows its own.", flag);
     return;
   }

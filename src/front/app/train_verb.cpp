@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "front/app/display.h"
 #include "front/app/naming.h"
+#include "front/app/prepare_data.h"
 #include "front/app/train_setup.h"
 #include "front/app/verbs.h"
 #include "front/launch/libtorch.h"
@@ -37,7 +38,7 @@ Environment
   LOCKSTEP_SINGLE_GPU=1      use one GPU
   LOCKSTEP_OVERSUBSCRIBE=1   let several ranks share a GPU, for tests
   LOCKSTEP_LIBTORCH=DIR      the LibTorch to run with
-  LOCKSTEP_CACHE=DIR         where the fastest matmuls of each GPU are remembered; ~/.cache/lockstep otherwise
+  LOCKSTEP_CACHE=DIR         for tokenised data and the fastest matmuls of each GPU; ~/.cache/lockstep otherwise
   LOCKSTEP_WORKER=PATH       another worker program, for tests
   LOCKSTEP_SECTION_KEY=VALUE any setting, as in LOCKSTEP_TRAINER_SEED=1
 Under torchrun, srun or mpirun, or with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, it becomes that one rank.
@@ -66,11 +67,12 @@ class Training {
       if (!headless) std::fputs("dry run: nothing was started.\n", stdout);
       return 0;
     }
-    launch::Signals signals;
-    launch::sweep_old_pages();
     const fs::path program = launch::own_program();
     setup_.job.worker = launch::find_worker(environment_, program);
     setup_.job.library_path = launch::library_path(launch::find_libtorch(environment_, program), environment_);
+    prepare();  // may take a while, and Ctrl-C ends it: signals are caught from here on
+    launch::Signals signals;
+    launch::sweep_old_pages();
     lease_ = take_port(setup_);
     if (shows()) print_plan();
     write_config();
@@ -82,6 +84,21 @@ class Training {
  private:
   bool shows() const { return setup_.writes_shared_files; }
   bool headless() const { return setup_.settings.values.monitor.headless; }
+
+  void prepare() const {
+    for (const PreparedPart& part : prepare_data(setup_.settings.values)) {
+      if (!shows()) continue;
+      if (headless()) {
+        const nlohmann::ordered_json counts = nlohmann::ordered_json::parse(part.prepared.cache->counts().to_json());
+        std::puts(nlohmann::ordered_json{{"event", "data"}, {"path", part.path}, {"cached", !part.prepared.made}, {"counts", counts}}
+                      .dump()
+                      .c_str());
+      } else {
+        std::puts(describe(part).c_str());
+        for (const std::string& example : part.prepared.cache->counts().examples) std::puts(("  skipped: " + example).c_str());
+      }
+    }
+  }
 
   void print_plan() const {
     const config::RunConfig& config = setup_.settings.values;

@@ -10,6 +10,8 @@ int run_train_verb(std::span<const std::string> args, const std::string& typed_p
 int run_generate_verb(std::span<const std::string> args);
 int run_chat_verb(std::span<const std::string> args);
 int run_export_verb(std::span<const std::string> args);
+int run_merge_verb(std::span<const std::string> args);
+int run_data_verb(std::span<const std::string> args);
 int run_devices_verb(std::span<const std::string> args);
 int run_bench_verb(std::span<const std::string> args);
 int run_plan_verb(std::span<const std::string> args);

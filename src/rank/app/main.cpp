@@ -116,6 +116,7 @@ int main(int argc, char** argv) {
     const auto arguments = read_arguments(argc, argv);
     if (verb == "train") return run_train(arguments, page, place);
     if (verb == "generate" || verb == "generate-file" || verb == "chat") return run_generate(verb, arguments, *page, place);
+    if (verb == "merge") return void(std::cout << train::merge_adapters(train::parse_merge_request(arguments)) << std::endl);
     if (verb == "export") return void(std::cout << train::export_checkpoint(train::parse_export_request(arguments)) << std::endl);
     if (verb.starts_with("bench-")) return bench::run(verb, arguments, open_device(), place, page);
     throw base::usage_error("worker", "lockstep-worker is started by lockstep; '{}' is not one of its verbs.", verb);

@@ -17,6 +17,7 @@
 #include "rank/model/rotary.h"
 #include "rank/model/linear.h"
 #include "rank/model/model.h"
+#include "rank/optim/adamw_8bit.h"
 #include "rank/train/device_memory.h"
 
 namespace lockstep::bench {
@@ -146,6 +147,13 @@ class KernelBench {
       moves("adamw bf16 states", weights, bytes_of({gradient, gradient, weights, weights, first, first, second, second}),
             [&] { kernels::update({gradient, weights, weights, first, second}, control, adamw); });
     }
+    const auto codes = at::zeros({count}, options_.dtype(at::kByte)), other_codes = at::zeros({count}, options_.dtype(at::kByte));
+    const auto scale = at::zeros({count / kernels::kQuantBlock}, f32()), other_scale = at::zeros({count / kernels::kQuantBlock}, f32());
+    const kernels::QuantState first{codes, scale, optim::dynamic_map(true).to(device_)};
+    const kernels::QuantState second{other_codes, other_scale, optim::dynamic_map(false).to(device_)};
+    moves("adamw 8-bit moments", master,
+          bytes_of({gradient, gradient, master, master, codes, codes, other_codes, other_codes}) + (own_weights ? bytes_of({weights}) : 0),
+          [&] { kernels::adamw_8bit({gradient, master, own_weights ? weights : master, {}, {}}, first, second, control, adamw); });
     moves("sum_of_squares", gradient, bytes_of({gradient}), [&] { kernels::sum_of_squares({gradient}); });
   }
 

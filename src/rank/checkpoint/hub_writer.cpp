@@ -166,7 +166,12 @@ void write_hub_folder(base::FileSystem& files, const fs::path& folder, const Hub
   const bool was_there = fs::exists(folder, error);
   files.remove_all(replaced);
   if (was_there) files.rename(folder, replaced);
-  files.rename(partial, folder);
+  try {
+    files.rename(partial, folder);
+  } catch (...) {
+    if (was_there) files.rename(replaced, folder);
+    throw;
+  }
   if (was_there) files.remove_all(replaced);
   const fs::path parent = folder.parent_path();
   files.sync_directory(parent.empty() ? "." : parent);

@@ -29,8 +29,8 @@ bool populate(std::span<const std::byte> bytes) {
   const auto size = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) - first;
   while (::madvise(reinterpret_cast<void*>(first), size, populate_read) != 0) {
     if (errno == EAGAIN || errno == EINTR) continue;
-    if (errno != EINVAL) return false;
-    // An older kernel: ask for them and let whoever reads them wait.
+    if (errno == EFAULT || errno == EHWPOISON) return false;
+    // An older kernel, or one short of memory: ask for them and let whoever reads them wait.
     ::madvise(reinterpret_cast<void*>(first), size, MADV_WILLNEED);
     return true;
   }

@@ -31,13 +31,22 @@ class Vocabulary {
   virtual std::optional<std::int32_t> end() const { return std::nullopt; }
 };
 
-// Samples of seq_len + 1 tokens, addressed by number; reading is thread-safe.
+constexpr std::int64_t untrained = -100;  // a target that nothing is learned from
+
+// Samples addressed by number, each of up to seq_len positions; reading is thread-safe.
 class Corpus {
  public:
   virtual ~Corpus() = default;
   virtual std::int64_t samples() const = 0;
   virtual std::int64_t seq_len() const = 0;
-  virtual void read(std::int64_t sample, std::span<std::int64_t> tokens) const = 0;  // tokens: seq_len + 1
+  // Positions of one sample.
+  virtual std::int64_t length(std::int64_t /*sample*/) const { return seq_len(); }
+  // tokens, targets: length(sample) of each. A target is the token that follows, or `untrained`.
+  virtual void read(std::int64_t sample, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) const = 0;
+  // Samples are rows of several records, all rows as long as seq_len.
+  virtual bool packed() const { return false; }
+  // Positions of a sample where its records start; the first is 0.
+  virtual std::vector<std::int32_t> starts(std::int64_t /*sample*/) const { return {0}; }
   // Equal for equal content: checkpoints keep it, so that a resume on other data is noticed.
   virtual std::string fingerprint() const = 0;
 };
@@ -65,10 +74,11 @@ class Order {
   int half_bits_;
 };
 
-// One micro-batch of this rank.
+// One micro-batch of this rank. `time` is seq_len where records are packed; otherwise it is that of the longest sample, rounded up to a
+// multiple of 64 so that shapes vary little, and shorter ones are padded at their end.
 struct Batch {
   at::Tensor tokens;   // [batch, time] i64, pinned if asked for
-  at::Tensor targets;  // [batch, time] i64; -100 where nothing is trained (samples of weight 0)
+  at::Tensor targets;  // [batch, time] i64; -100 where nothing is trained: prompts, padding, samples of weight 0
   at::Tensor starts;   // [records + 1] i32 on the host: rows of the flattened batch where packed records start, and its end;
                        // undefined: each row of tokens is one record. Positions restart at each, attention does not cross them
   at::Tensor keys;     // [batch] i64 random keys of its rows, where something in the model draws; else undefined
@@ -95,6 +105,7 @@ class Loader {
     std::int64_t prefetch = 2;
     std::int64_t workers = 1;
     bool pin_memory = false;
+    bool keys = false;   // batches carry random keys
     bool repeat = true;  // false: next() gives nothing after one epoch (evaluation)
   };
   Loader(std::shared_ptr<const Corpus> corpus, const Options& options, Position start);

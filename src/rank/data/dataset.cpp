@@ -1,13 +1,17 @@
 // From the data section of a config to a training and a validation corpus.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/config.h"
 #include "rank/data/data.h"
+#include "rank/data/record_corpus.h"
 #include "rank/data/stories.h"
 #include "rank/data/tokens.h"
 #include "rank/data/vocabularies.h"
+#include "records/prepare.h"
 
 namespace lockstep::data {
 namespace {
@@ -20,10 +24,13 @@ class Windows final : public Corpus {
 
   std::int64_t samples() const override { return samples_; }
   std::int64_t seq_len() const override { return seq_len_; }
-  void read(std::int64_t sample, std::span<std::int64_t> tokens) const override {
+  void read(std::int64_t sample, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) const override {
     base::check(sample >= 0 && sample < samples_, "a sample lies within its corpus");
-    base::check(static_cast<std::int64_t>(tokens.size()) == seq_len_ + 1, "a sample has seq_len + 1 tokens");
-    tokens_->read((first_ + sample) * seq_len_, tokens);
+    base::check(static_cast<std::int64_t>(tokens.size()) == seq_len_ && targets.size() == tokens.size(), "a sample has seq_len positions");
+    const std::int64_t first = (first_ + sample) * seq_len_;
+    tokens_->read(first, tokens);
+    std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
+    tokens_->read(first + seq_len_, targets.last(1));
   }
   std::string fingerprint() const override {
     return fmt::format("{}; {} tokens; samples {} to {} of {} tokens", tokens_->identity(), tokens_->count(), first_, first_ + samples_,
@@ -46,12 +53,6 @@ std::int64_t count_samples(const Tokens& tokens, std::int64_t seq_len, std::stri
   return samples;
 }
 
-config::DataKind kind_of(const config::DataConfig& data) {
-  if (data.kind != config::DataKind::automatic) return data.kind;
-  if (data.path.empty()) return config::DataKind::stories;
-  return base::lower(std::filesystem::path(data.path).extension().string()) == ".bin" ? config::DataKind::bin : config::DataKind::text;
-}
-
 // A source of tokens and how to read them.
 struct Source {
   std::shared_ptr<const Tokens> tokens;
@@ -59,12 +60,31 @@ struct Source {
   std::string name;
 };
 
-Source open_file(const std::string& path, config::DataKind kind, const config::DataConfig& data, std::int64_t vocab_size) {
-  if (path.empty()) {
-    throw base::data_error("data", "data.kind={} needs a file. Name it with --data.", kind == config::DataKind::bin ? "bin" : "text");
+// Errors of tokens that the model has no rows for, before one of them is looked up.
+void check_vocabulary(const records::Cache& cache, std::string_view source, const std::string& tokenizer, std::int64_t vocab_size) {
+  if (cache.largest_token() < vocab_size) return;
+  throw base::data_error("data",
+                         "{} has the token {} of {}, but model.vocab_size={}. Use the model's own tokenizer, or raise model.vocab_size.",
+                         source, cache.largest_token(), tokenizer, vocab_size);
+}
+
+Source open_tokenized_text(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len) {
+  const std::string tokenizer = records::tokenizer_path(data, model);
+  auto cache = records::prepare(data, seq_len, records::open_words(data, model)).cache;
+  check_vocabulary(*cache, data.path, tokenizer, model.vocab_size);
+  return {cached_tokens(std::move(cache)), tokenizer_vocabulary(tokenizer, model.vocab_size), data.path};
+}
+
+Source open_file(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len) {
+  const config::DataKind kind = records::kind_of(data);
+  if (data.path.empty()) throw base::data_error("data", "data.kind={} needs a file. Name it with --data.", config::name_of(kind));
+  const std::string tokenizer = records::tokenizer_path(data, model);
+  if (kind == config::DataKind::text) {
+    if (!tokenizer.empty()) return open_tokenized_text(data, model, seq_len);
+    return {open_text(data.path, model.vocab_size), byte_vocabulary(), data.path};
   }
-  if (kind == config::DataKind::bin) return {open_bin(path, data.token_type, vocab_size), number_vocabulary(vocab_size), path};
-  return {open_text(path, vocab_size), byte_vocabulary(), path};
+  const auto vocabulary = tokenizer.empty() ? number_vocabulary(model.vocab_size) : tokenizer_vocabulary(tokenizer, model.vocab_size);
+  return {open_bin(data.path, data.token_type, model.vocab_size), vocabulary, data.path};
 }
 
 Source open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t seed) {
@@ -78,31 +98,25 @@ Source open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t 
   return {story_tokens(maker, stories, seed), maker.vocabulary(), "built-in stories"};
 }
 
-Source open_source(const config::DataConfig& data, std::int64_t vocab_size, std::int64_t seed) {
-  const config::DataKind kind = kind_of(data);
-  switch (kind) {
-    case config::DataKind::stories: return open_stories(data.stories, vocab_size, seed);
+Source open_source(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
+  switch (records::kind_of(data)) {
+    case config::DataKind::stories: return open_stories(data.stories, model.vocab_size, seed);
     case config::DataKind::random:
-      return {random_tokens(data.random_tokens, vocab_size, seed), number_vocabulary(vocab_size), "random tokens"};
-    default: return open_file(data.path, kind, data, vocab_size);
+      return {random_tokens(data.random_tokens, model.vocab_size, seed), number_vocabulary(model.vocab_size), "random tokens"};
+    default: return open_file(data, model, seq_len);
   }
 }
 
-}  // namespace
-
-Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seed) {
-  const std::int64_t seq_len = data.seq_len > 0 ? data.seq_len : model.max_seq_len;
-  const Source source = open_source(data, model.vocab_size, seed);
+// Long rows of tokens, cut into samples.
+Dataset open_tokens(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
+  const Source source = open_source(data, model, seq_len, seed);
   const std::int64_t samples = count_samples(*source.tokens, seq_len, source.name);
 
   Dataset dataset;
   dataset.vocabulary = source.vocabulary;
   std::int64_t held_out = 0;
   if (!data.validation_path.empty()) {
-    config::DataConfig other = data;
-    other.path = data.validation_path;
-    if (kind_of(data) == config::DataKind::stories || kind_of(data) == config::DataKind::random) other.kind = config::DataKind::automatic;
-    const Source validation = open_file(other.path, kind_of(other), other, model.vocab_size);
+    const Source validation = open_file(records::validation_of(data), model, seq_len);
     const std::int64_t count = count_samples(*validation.tokens, seq_len, validation.name);
     dataset.validation = std::make_shared<Windows>(validation.tokens, seq_len, 0, count);
   } else {
@@ -115,6 +129,57 @@ Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& 
       fmt::format("{}, {} tokens: {} samples of {}, {} for validation", source.name,
                   base::human_count(static_cast<double>(source.tokens->count())), samples - held_out, seq_len, validation_samples);
   return dataset;
+}
+
+std::vector<std::uint32_t> all_of(const records::Cache& cache) {
+  std::vector<std::uint32_t> numbers(static_cast<std::size_t>(cache.samples()));
+  std::iota(numbers.begin(), numbers.end(), 0u);
+  return numbers;
+}
+
+// Records, each a sample with a mask of its own, or packed.
+Dataset open_records(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
+  if (data.path.empty()) throw base::data_error("data", "data.kind=records needs a file. Name it with --data.");
+  const std::string tokenizer = records::tokenizer_path(data, model);
+  const auto words = records::open_words(data, model);
+  const auto open = [&](const config::DataConfig& settings) {
+    auto cache = records::prepare(settings, seq_len, words).cache;
+    check_vocabulary(*cache, settings.path, tokenizer, model.vocab_size);
+    return cache;
+  };
+  const auto corpus_of = [&](const std::shared_ptr<const records::Cache>& cache, std::vector<std::uint32_t> chosen,
+                             const char* which) -> std::shared_ptr<const Corpus> {
+    auto corpus = std::make_shared<RecordCorpus>(cache, std::move(chosen), seq_len, which);
+    if (!data.packing) return corpus;
+    return std::make_shared<PackedCorpus>(std::move(corpus), seed, data.shuffle);
+  };
+
+  const auto cache = open(data);
+  Dataset dataset;
+  dataset.vocabulary = tokenizer_vocabulary(tokenizer, model.vocab_size);
+  if (!data.validation_path.empty()) {
+    const auto other = open(records::validation_of(data));
+    dataset.training = corpus_of(cache, all_of(*cache), "training");
+    dataset.validation = corpus_of(other, all_of(*other), "validation");
+  } else {
+    Split parts = split(*cache, data.validation_fraction);
+    dataset.training = corpus_of(cache, std::move(parts.training), "training");
+    if (!parts.validation.empty()) dataset.validation = corpus_of(cache, std::move(parts.validation), "validation");
+  }
+  const auto* packed = dynamic_cast<const PackedCorpus*>(dataset.training.get());
+  dataset.description = fmt::format("{}, {} format, {}: {} {}, {} for validation", data.path, cache->counts().format,
+                                    cache->counts().summary(), dataset.training->samples(),
+                                    packed ? fmt::format("packs of {} ({:.1f}% full)", seq_len, 100 * packed->fill()) : "samples",
+                                    dataset.validation ? dataset.validation->samples() : 0);
+  return dataset;
+}
+
+}  // namespace
+
+Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seed) {
+  const std::int64_t seq_len = data.seq_len > 0 ? data.seq_len : model.max_seq_len;
+  const bool of_records = records::kind_of(data) == config::DataKind::records;
+  return (of_records ? open_records : open_tokens)(data, model, seq_len, seed);
 }
 
 }  // namespace lockstep::data

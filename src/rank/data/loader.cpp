@@ -12,11 +12,31 @@
 
 #include "base/error.h"
 #include "rank/data/data.h"
+#include "rank/data/mix.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr std::int64_t untrained = -100;
+constexpr std::int64_t time_step = 64;  // batches are as long as a multiple of this
+
+// Where records start in the flattened batch, and where it ends. Padding is a record of its own, which nobody else sees.
+at::Tensor starts_of(const Corpus& corpus, const std::vector<std::int64_t>& samples, std::int64_t time) {
+  std::vector<std::int32_t> starts;
+  for (std::size_t row = 0; row < samples.size(); ++row) {
+    const auto offset = static_cast<std::int32_t>(static_cast<std::int64_t>(row) * time);
+    if (samples[row] < 0) {
+      starts.push_back(offset);
+      continue;
+    }
+    for (const std::int32_t start : corpus.starts(samples[row])) starts.push_back(offset + start);
+    if (const std::int64_t length = corpus.length(samples[row]); length < time)
+      starts.push_back(offset + static_cast<std::int32_t>(length));
+  }
+  starts.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(samples.size()) * time));
+  const at::Tensor result = at::empty({static_cast<std::int64_t>(starts.size())}, at::kInt);
+  std::copy(starts.begin(), starts.end(), result.mutable_data_ptr<std::int32_t>());
+  return result;
+}
 
 }  // namespace
 
@@ -52,6 +72,9 @@ struct Loader::Impl {
     return options.repeat ? std::numeric_limits<std::int64_t>::max() : first_epoch_steps * options.gradient_accumulation;
   }
   Position position_of_step(std::int64_t number) const;
+  std::vector<std::int64_t> samples_of(std::int64_t ticket) const;
+  std::int64_t time_of(const std::vector<std::int64_t>& samples) const;
+  at::Tensor keys_of(const std::vector<std::int64_t>& samples, std::int64_t epoch) const;
   Batch make(std::int64_t ticket) const;
   void read_ahead();
   Batch take();
@@ -97,33 +120,56 @@ Position Loader::Impl::position_of_step(std::int64_t number) const {
 }
 
 // Index i of the global batch belongs to micro-step i / (batch * ranks), to rank i / batch % ranks, to row i % batch.
-Batch Loader::Impl::make(std::int64_t ticket) const {
-  const std::int64_t rows = options.batch_size, time = corpus->seq_len();
+std::vector<std::int64_t> Loader::Impl::samples_of(std::int64_t ticket) const {
   const Position position = position_of_step(ticket / options.gradient_accumulation);
   const std::int64_t micro_step = ticket % options.gradient_accumulation;
-  const std::int64_t first = position.sample + (micro_step * options.shard.count + options.shard.index) * rows;
+  const std::int64_t first = position.sample + (micro_step * options.shard.count + options.shard.index) * options.batch_size;
   const Order order(corpus->samples(), options.seed, position.epoch, options.shuffle);
+  std::vector<std::int64_t> samples;
+  for (std::int64_t at = first; at < first + options.batch_size; ++at) {
+    samples.push_back(at < corpus->samples() ? order.sample_at(at) : -1);  // the epoch ends within this batch: weight 0
+  }
+  return samples;
+}
 
-  const auto kind = at::TensorOptions().dtype(at::kLong).pinned_memory(pinned);
+std::int64_t Loader::Impl::time_of(const std::vector<std::int64_t>& samples) const {
+  if (corpus->packed()) return corpus->seq_len();
+  std::int64_t longest = 1;
+  for (const std::int64_t sample : samples) {
+    if (sample >= 0) longest = std::max(longest, corpus->length(sample));
+  }
+  return std::min((longest + time_step - 1) / time_step * time_step, corpus->seq_len());
+}
+
+// A key of its own for every sample of every epoch, whichever rank draws from it.
+at::Tensor Loader::Impl::keys_of(const std::vector<std::int64_t>& samples, std::int64_t epoch) const {
+  at::Tensor keys = at::empty({static_cast<std::int64_t>(samples.size())}, at::TensorOptions().dtype(at::kLong).pinned_memory(pinned));
+  const std::uint64_t key = mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(epoch));
+  for (std::size_t row = 0; row < samples.size(); ++row)
+    keys.data_ptr<std::int64_t>()[row] = static_cast<std::int64_t>(mix(key, static_cast<std::uint64_t>(samples[row])));
+  return keys;
+}
+
+Batch Loader::Impl::make(std::int64_t ticket) const {
   Batch batch;
+  batch.samples = samples_of(ticket);
+  const auto rows = static_cast<std::int64_t>(batch.samples.size());
+  const std::int64_t time = time_of(batch.samples);
+  const auto kind = at::TensorOptions().dtype(at::kLong).pinned_memory(pinned);
   batch.tokens = at::empty({rows, time}, kind);
   batch.targets = at::empty({rows, time}, kind);
-  std::vector<std::int64_t> sample(static_cast<std::size_t>(time) + 1);
   for (std::int64_t row = 0; row < rows; ++row) {
-    std::int64_t* tokens = batch.tokens.data_ptr<std::int64_t>() + row * time;
-    std::int64_t* targets = batch.targets.data_ptr<std::int64_t>() + row * time;
-    if (first + row >= corpus->samples()) {  // the epoch ends within this batch: weight 0
-      std::fill_n(tokens, time, 0);
-      std::fill_n(targets, time, untrained);
-      batch.samples.push_back(-1);
-      continue;
-    }
-    batch.samples.push_back(order.sample_at(first + row));
-    corpus->read(batch.samples.back(), sample);
-    std::copy_n(sample.begin(), time, tokens);
-    std::copy_n(sample.begin() + 1, time, targets);
-    batch.trained_tokens += time;
+    const std::span tokens(batch.tokens.data_ptr<std::int64_t>() + row * time, static_cast<std::size_t>(time));
+    const std::span targets(batch.targets.data_ptr<std::int64_t>() + row * time, static_cast<std::size_t>(time));
+    const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
+    const auto length = static_cast<std::size_t>(sample < 0 ? 0 : corpus->length(sample));
+    if (sample >= 0) corpus->read(sample, tokens.first(length), targets.first(length));
+    std::fill(tokens.begin() + static_cast<std::ptrdiff_t>(length), tokens.end(), 0);
+    std::fill(targets.begin() + static_cast<std::ptrdiff_t>(length), targets.end(), untrained);
+    batch.trained_tokens += time - std::count(targets.begin(), targets.end(), untrained);
   }
+  if (corpus->packed()) batch.starts = starts_of(*corpus, batch.samples, time);
+  if (options.keys) batch.keys = keys_of(batch.samples, position_of_step(ticket / options.gradient_accumulation).epoch);
   return batch;
 }
 

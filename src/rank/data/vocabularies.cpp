@@ -7,27 +7,10 @@
 #include <fmt/ranges.h>
 
 #include "base/text.h"
+#include "records/utf8.h"
 
 namespace lockstep::data {
 namespace {
-
-// The length of the UTF-8 character at the start of `text`; 0 where there is none.
-std::size_t utf8_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const auto second = text.size() > 1 ? static_cast<unsigned char>(text[1]) : 0u;
-  std::size_t length = 0;
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead <= 0xdf) length = 2;
-  if (lead >= 0xe0 && lead <= 0xef) length = 3;
-  if (lead >= 0xf0 && lead <= 0xf4) length = 4;
-  if (length == 0 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
-  }
-  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
-  const bool not_a_character = (lead == 0xed && second > 0x9f) || (lead == 0xf4 && second > 0x8f);
-  return overlong || not_a_character ? 0 : length;
-}
 
 class Bytes final : public Vocabulary {
  public:
@@ -83,7 +66,7 @@ std::string valid_utf8(std::string_view text) {
   std::string valid;
   valid.reserve(text.size());
   while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
+    const std::size_t length = records::utf8_length(text);
     if (length > 0) {
       valid += text.substr(0, length);
     } else {

@@ -52,7 +52,8 @@ __device__ __forceinline__ void give(T* to, const float (&from)[kLane], int vali
     if (i < valid) store(to[i], from[i]);
 }
 
-__device__ __forceinline__ void decode(const std::uint8_t* codes, const float* map, float scale, float (&to)[kLane], int valid, bool vectors) {
+__device__ __forceinline__ void decode(const std::uint8_t* codes, const float* map, float scale, float (&to)[kLane], int valid,
+                                       bool vectors) {
   Vector<std::uint8_t, kLane> packed = {};
   if (vectors && valid == kLane) {
     packed = *reinterpret_cast<const Vector<std::uint8_t, kLane>*>(codes);
@@ -65,7 +66,8 @@ __device__ __forceinline__ void decode(const std::uint8_t* codes, const float* m
   for (int i = 0; i < kLane; ++i) to[i] = i < valid ? map[packed.value[i]] * scale : 0.0f;
 }
 
-__device__ __forceinline__ void encode(std::uint8_t* codes, const float* map, float* scale, const float (&from)[kLane], int valid, bool vectors) {
+__device__ __forceinline__ void encode(std::uint8_t* codes, const float* map, float* scale, const float (&from)[kLane], int valid,
+                                       bool vectors) {
   float most = 0;
 #pragma unroll
   for (int i = 0; i < kLane; ++i) most = fmaxf(most, i < valid ? fabsf(from[i]) : 0.0f);
@@ -97,7 +99,8 @@ __global__ void __launch_bounds__(kWarps * 32) step(AdamW8bit a, std::int64_t bl
   if (threadIdx.x == 0 && !skip) shared = numbers_of(a);
   __syncthreads();
   const UpdateNumbers n = shared;
-  for (std::int64_t block = std::int64_t(blockIdx.x) * kWarps + threadIdx.x / 32; block < blocks; block += std::int64_t(gridDim.x) * kWarps) {
+  for (std::int64_t block = std::int64_t(blockIdx.x) * kWarps + threadIdx.x / 32; block < blocks;
+       block += std::int64_t(gridDim.x) * kWarps) {
     const std::int64_t at = block * kQuantBlock + threadIdx.x % 32 * kLane;
     const std::int64_t left = a.count - at;
     const int valid = left <= 0 ? 0 : (left < kLane ? int(left) : kLane);

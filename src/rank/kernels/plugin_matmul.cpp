@@ -25,8 +25,8 @@ namespace {
 constexpr std::size_t kWorkspaceBytes = std::size_t(64) << 20;
 constexpr int kCandidates = 32;
 constexpr int kFinalists = 5, kFinalRounds = 6;
-constexpr double kSearchFlops = 8e9;   // below about 12 microseconds, launches are what is measured
-constexpr int kSearchesOfAWeight = 8;  // row counts that never come again (texts written word by word) are not worth a search
+constexpr double kSearchSeconds = 12e-6;  // below that, launches are what is measured
+constexpr int kSearchesOfAWeight = 8;     // row counts that never come again (texts written word by word) are not worth a search
 
 void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(std::string("cuBLASLt: ") + what + ": " + cublasLtGetStatusString(status));
@@ -81,6 +81,13 @@ Key key_of(const Matmul& a) {
           .accumulate = a.accumulate,
           .bias = a.bias != nullptr,
           .search = a.search};
+}
+
+// What the product takes at best on an H200: its operations at 700 TFLOP/s, or its bytes at 4 TB/s where it is thin (adapters).
+double least_seconds(const Key& key) {
+  const double rows = double(key.rows), columns = double(key.columns), inner = double(key.inner);
+  const double out_bytes = (Type(key.out_type) == Type::f32 ? 4.0 : 2.0) * (key.accumulate ? 2 : 1);
+  return std::max(2 * rows * columns * inner / 700e12, (2 * inner * (rows + columns) + out_bytes * rows * columns) / 4e12);
 }
 
 cudaDataType_t native_type(Type type) { return type == Type::f32 ? CUDA_R_32F : type == Type::bf16 ? CUDA_R_16BF : CUDA_R_16F; }
@@ -177,7 +184,7 @@ class Matmuls {
   }
 
   bool worth_a_search(const Key& key, cudaStream_t stream) {
-    if (!key.search || 2.0 * double(key.rows) * double(key.columns) * double(key.inner) < kSearchFlops) return false;
+    if (!key.search || least_seconds(key) < kSearchSeconds) return false;
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     C10_CUDA_CHECK(cudaStreamIsCapturing(stream, &capturing));
     if (capturing != cudaStreamCaptureStatusNone) return false;

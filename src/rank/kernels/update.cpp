@@ -58,9 +58,8 @@ void by_storage(const Update& a) {
 
 void clear_gradient(const Update& a) {
   by_type(a.gradient_type, [&]<typename G>(G) {
-    parallel(a.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-      std::memset(static_cast<G*>(a.gradient) + begin, 0, (end - begin) * sizeof(G));
-    });
+    parallel(a.count, kGrain,
+             [&](std::int64_t begin, std::int64_t end) { std::memset(static_cast<G*>(a.gradient) + begin, 0, (end - begin) * sizeof(G)); });
   });
 }
 

@@ -75,7 +75,8 @@ LOCKSTEP_BOTH inline UpdateNumbers numbers_of(const AdamW8bit& a) {
 }
 
 LOCKSTEP_BOTH inline UpdateNumbers numbers_of(const Nesterov& a) {
-  return numbers_of(Update{.rate = 0, .beta1 = a.beta, .beta2 = 0, .epsilon = 0, .decay = 0, .key = a.key, .control = a.control, .rule = Rule::lion});
+  return numbers_of(
+      Update{.rate = 0, .beta1 = a.beta, .beta2 = 0, .epsilon = 0, .decay = 0, .key = a.key, .control = a.control, .rule = Rule::lion});
 }
 
 // 32 random bits for the number at this place of its unit.

@@ -143,16 +143,33 @@ void Block::backward(const at::Tensor& dstream, const BlockContext& context, Blo
   backward_attention(dstream, context, at, further);
 }
 
+// The gradients of attention's two ends lie where gate_up was: by then it is done with.
+std::pair<at::Tensor, at::Tensor> Block::attention_gradients(const at::Tensor& gate_up, BlockScratch& scratch) const {
+  const auto rows = gate_up.size(0), q = dims_.q_width(), qkv = dims_.qkv_width();
+  if (q + qkv > gate_up.size(1))
+    return {fit(scratch.dmixed, {rows, q}, gate_up.options()), fit(scratch.dqkv, {rows, qkv}, gate_up.options())};
+  const at::Tensor flat = gate_up.view({-1});
+  return {flat.narrow(0, 0, rows * q).view({rows, q}), flat.narrow(0, rows * q, rows * qkv).view({rows, qkv})};
+}
+
 void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const {
   auto& scratch = *context.scratch;
   auto& m = at.matmuls;
   auto& c = at.cheap;
   const auto rows = dstream.size(0);
-  const auto& dswiglu = fit(scratch.dswiglu, {rows, dims_.intermediate}, dstream.options());
-  down_.backward_input(dswiglu, dstream, context.dropout, scratch.projection);
-  // gate_up turns into its own gradient; SwiGLU's output is made again along the way where it was not kept.
-  kernels::swiglu_backward(m.gate_up, dswiglu, m.gate_up, keep_ == Keep::matmuls ? c.swiglu : at::Tensor());
-  down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
+  // gate_up turns into its own gradient. SwiGLU's output is made again along the way where it was not kept; where it is there, its
+  // gradient takes its place once no one needs it.
+  if (keep_ == Keep::matmuls) {
+    const auto& dswiglu = fit(scratch.dswiglu, {rows, dims_.intermediate}, dstream.options());
+    down_.backward_input(dswiglu, dstream, context.dropout, scratch.projection);
+    kernels::swiglu_backward(m.gate_up, dswiglu, m.gate_up, c.swiglu);
+    down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
+  } else {
+    down_.backward_low(dstream, scratch.projection);
+    down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
+    down_.backward_input(c.swiglu, dstream, context.dropout, scratch.projection);
+    kernels::swiglu_backward(m.gate_up, c.swiglu, m.gate_up, {});
+  }
 
   if (keep_ == Keep::matmuls) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, c.norm2);
   const auto& dnorm = fit(scratch.dhidden, {rows, dims_.hidden}, dstream.options());
@@ -167,8 +184,7 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
   auto& scratch = *context.scratch;
   auto& m = at.matmuls;
   auto& c = at.cheap;
-  const auto rows = dstream.size(0);
-  const auto& dmixed = fit(scratch.dmixed, {rows, dims_.q_width()}, dstream.options());
+  const auto [dmixed, dqkv] = attention_gradients(m.gate_up, scratch);
   out_.backward_input(dmixed, dstream, context.dropout, scratch.projection);
   out_.backward_weight(dstream, m.mixed, m.low[1], context.dropout, scratch.projection);
 
@@ -178,7 +194,6 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
   }
   const auto heads = head_views(dims_.qk_norm ? c.qk : m.qkv, m.qkv, dims_, context.time);
   const auto gradients = attention_backward(dmixed, heads, context.segments, m.attention);
-  const auto& dqkv = fit(scratch.dqkv, {rows, dims_.qkv_width()}, dstream.options());
   kernels::rope_backward(gradients.dq, gradients.dk, gradients.dv, dqkv, head_layout(context), context.rotary, head_norms(), m.qkv);
   if (dims_.qk_norm) {
     unit_.gradient_ready(leaves_.q_norm);

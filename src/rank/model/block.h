@@ -39,8 +39,7 @@ struct BlockScratch {
   BlockActivations activations;  // those that a policy does not keep
   at::Tensor delta;              // [rows, hidden]
   at::Tensor dhidden;            // [rows, hidden] gradient at a norm's output
-  at::Tensor dmixed;             // [rows, q_width]
-  at::Tensor dqkv;               // [rows, qkv_width]
+  at::Tensor dmixed, dqkv;       // [rows, q_width], [rows, qkv_width]; only where gate_up leaves no room for them
   at::Tensor dswiglu;            // [rows, intermediate]
   ProjectionScratch projection;
 };
@@ -81,6 +80,7 @@ class Block {
   void expand(const BlockContext& context, const Places& at) const;
   void backward_mlp(const at::Tensor& dstream, const BlockContext& context, const Places& at) const;
   void backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at, bool further) const;
+  std::pair<at::Tensor, at::Tensor> attention_gradients(const at::Tensor& gate_up, BlockScratch& scratch) const;
   void rotate(const BlockContext& context, const Places& at) const;
   kernels::HeadLayout head_layout(const BlockContext& context) const;
   kernels::HeadNorms head_norms() const;

@@ -2,6 +2,8 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "rank/model/block.h"
 #include "rank/model/buffers.h"
@@ -134,6 +136,15 @@ void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
   }
   if (!p.offloaded.empty() && !device.is_cpu()) p.offload.emplace(device);
   if (!p.offload) p.offloaded.clear();
+  p.head.set_lean(std::find(keep.begin(), keep.end(), Keep::all) == keep.end());
+}
+
+void Decoder::release_buffers() {
+  auto& p = *parts_;
+  for (BlockActivations& saved : p.saved) saved = {};
+  p.scratch = {};
+  p.embedded = p.dstream = {};
+  p.head.release_buffers();
 }
 
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }

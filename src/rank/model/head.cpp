@@ -21,9 +21,10 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // A CPU wants the chunk in its cache. A GPU wants few chunks, since each reads and writes the matrix's whole gradient again: what is
 // free decides, within bounds that leave memory to the rest.
 // A frozen matrix has no gradient, so there a chunk need only be large enough to keep the device busy.
-std::int64_t affordable_chunk(const at::Device& device, bool trained) {
+std::int64_t affordable_chunk(const at::Device& device, bool trained, bool lean) {
   if (!device.is_cuda()) return kMiB;
-  if (!trained) return 256 * kMiB;
+  if (!trained) return (lean ? 128 : 256) * kMiB;
+  if (lean) return 512 * kMiB;
   if (at::globalContext().deterministicAlgorithms()) return 512 * kMiB;  // sums are cut at the same places whatever else holds memory
   std::uint64_t free = 0, total = 0;
   kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
@@ -52,7 +53,7 @@ void Head::normalize(const ResidualStream& stream) {
 }
 
 std::int64_t Head::chunk_rows(const at::Tensor& like) {
-  if (chunk_bytes_ == 0) chunk_bytes_ = affordable_chunk(like.device(), owner_.trainable());
+  if (chunk_bytes_ == 0) chunk_bytes_ = affordable_chunk(like.device(), owner_.trainable(), lean_);
   const auto rows = std::max<std::int64_t>(1, like.size(0));
   const auto most = std::max<std::int64_t>(kRowStep, chunk_bytes_ / (dims_.vocab * like.element_size()));
   const auto even = ceil_div(rows, ceil_div(rows, most));  // chunks of one size: the last is no sliver
@@ -71,8 +72,11 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
   const auto rows = norm_.size(0), chunk = chunk_rows(norm_);
   fit(losses_, {rows}, norm_.options().dtype(at::kFloat));
   fit(logits_, {chunk, dims_.vocab}, norm_.options());
-  if (train) fit(dnorm_, {rows, dims_.hidden}, norm_.options());
-  else fit(correct_, {rows}, losses_.options());
+  // Where the matrix is frozen, rows of the norm are done with when their gradient is written: it takes their place.
+  if (train)
+    dnorm_ = owner_.trainable() ? fit(dnorm_, {rows, dims_.hidden}, norm_.options()) : norm_;
+  else
+    fit(correct_, {rows}, losses_.options());
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const auto count = std::min(chunk, rows - first);
     const auto x = norm_.narrow(0, first, count), logits = logits_.narrow(0, 0, count);

@@ -13,6 +13,12 @@ class Head {
   // shared: it is the embedding's too, whose backward completes its gradient.
   Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared);
 
+  void release_buffers() { x_ = norm_ = rstd_ = dnorm_ = logits_ = losses_ = correct_ = {}; }
+  // Memory is scarce: logits of few rows at a time.
+  void set_lean(bool lean) {
+    lean_ = lean;
+    chunk_bytes_ = 0;
+  }
   // Without gradients. targets: [rows] i64.
   Score score(const ResidualStream& stream, const at::Tensor& targets);
   // The summed loss, f32 scalar on the device; adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
@@ -30,6 +36,7 @@ class Head {
   Unit& unit_;
   Unit& owner_;  // of the output matrix
   bool shared_;
+  bool lean_ = false;
   std::int64_t chunk_bytes_ = 0;  // of logits; chosen at first use
   at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_, correct_;
 };

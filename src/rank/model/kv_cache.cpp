@@ -19,11 +19,11 @@ namespace lockstep::model {
 
 namespace {
 
-constexpr std::int64_t kRoomStep = 64;                        // tokens
+constexpr std::int64_t kRoomStep = 64;                          // tokens
 constexpr std::int64_t kScoreElements = std::int64_t(1) << 26;  // of one pass over queries: long prompts go in pieces
 
-// q: [batch, heads, time, head_dim]; keys, values: [batch, kv_heads, span, head_dim]. Query heads of a group are rows of one product, so that
-// keys and values are read once and never repeated.
+// q: [batch, heads, time, head_dim]; keys, values: [batch, kv_heads, span, head_dim]. Query heads of a group are rows of one product, so
+// that keys and values are read once and never repeated.
 at::Tensor grouped_attention(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values, const at::Tensor& unseen) {
   const auto batch = q.size(0), heads = q.size(1), time = q.size(2), width = q.size(3);
   const auto kv_heads = keys.size(1), span = keys.size(2), groups = heads / kv_heads;

@@ -1,4 +1,4 @@
-// Block inputs that wait in host memory between forward and backward: copied out and back beside compute, through three device buffers.
+// Block inputs that wait in host memory between forward and backward: copied out and back beside compute, through two device buffers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +24,7 @@ class Offload {
   const at::Tensor& fetch(std::size_t i);
 
  private:
-  static constexpr std::size_t kBuffers = 3;
+  static constexpr std::size_t kBuffers = 2;
   struct Slot {
     at::Tensor buffer;
     std::optional<c10::Event> free;   // on the copy stream: the last entry has left

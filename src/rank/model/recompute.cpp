@@ -14,7 +14,7 @@ ActivationBytes activation_bytes(const config::ModelConfig& config, std::int64_t
   bytes.matmuls = element_size * (dims.qkv_width() + dims.q_width() + dims.hidden + 2 * dims.intermediate) + 4 * dims.heads + 4;
   bytes.cheap = element_size * (2 * dims.hidden + dims.intermediate + (dims.qk_norm ? dims.q_width() + dims.kv_width() : 0));
   const std::int64_t backward = element_size * (8 * dims.hidden + dims.intermediate + 2 * dims.qkv_width() + 3 * dims.q_width());
-  bytes.working = backward + bytes.matmuls + bytes.cheap;
+  bytes.working = backward + bytes.cheap;
   return bytes;
 }
 
@@ -35,6 +35,8 @@ std::vector<Keep> choose_keep(const config::ModelConfig& config, std::int64_t ro
     }
   };
   give_up(Keep::all, Keep::matmuls, bytes.cheap);
+  if (missing <= 0) return keep;
+  missing += rows * bytes.matmuls;  // blocks that are made whole again share a place for what their matmuls make
   give_up(Keep::matmuls, Keep::input, bytes.matmuls);
   return keep;
 }

@@ -17,8 +17,9 @@ struct ActivationBytes {
   std::int64_t cheap;    // norms and SwiGLU, per block
   std::int64_t working;  // shared by all blocks: scratch, gradients of activations, the head's rows
 };
-// Logits of a chunk, workspaces of matmuls and attention, NCCL's buffers, and room for the allocator's rounding.
-inline constexpr std::int64_t activation_reserve_bytes = std::int64_t{3} << 29;
+// Logits of a chunk, workspaces of matmuls and attention, and room for the allocator's rounding; other ranks need buffers too.
+inline constexpr std::int64_t activation_reserve_bytes = std::int64_t{1} << 30;
+inline constexpr std::int64_t ranks_reserve_bytes = std::int64_t{1} << 29;
 ActivationBytes activation_bytes(const config::ModelConfig& model, std::int64_t element_size);
 
 // The fastest mix of policies whose activations of `rows` tokens fit into `available_bytes`.

@@ -13,9 +13,9 @@ namespace lockstep::optim {
 
 namespace {
 
-constexpr double kEpsilon = 1e-30;                           // added to squares
-constexpr double kClip = 1.0;                                // largest root mean square of an update
-constexpr std::int64_t kSlice = std::int64_t(16) << 20;      // numbers at a time: 64 MiB in f32
+constexpr double kEpsilon = 1e-30;                       // added to squares
+constexpr double kClip = 1.0;                            // largest root mean square of an update
+constexpr std::int64_t kSlice = std::int64_t(16) << 20;  // numbers at a time: 64 MiB in f32
 
 // average += fresh * (value - average), unless the step is skipped.
 void advance(const at::Tensor& average, const at::Tensor& value, const at::Tensor& fresh, const at::Tensor& skip) {

@@ -38,7 +38,8 @@ Muon::Muon(std::vector<model::Unit*> all, const Settings& settings) : Optimizer(
 }
 
 void Muon::step(double learning_rate) {
-  for (const Parameter& p : parameters_) (this->*(p.orthogonal ? &Muon::update_matrix : &Muon::update_other))(p, learning_rate * p.place.rate);
+  for (const Parameter& p : parameters_)
+    (this->*(p.orthogonal ? &Muon::update_matrix : &Muon::update_other))(p, learning_rate * p.place.rate);
 }
 
 void Muon::update_matrix(const Parameter& p, double learning_rate) const {

@@ -20,7 +20,7 @@ namespace lockstep::task {
 struct GenerateOptions {
   Sampling sampling = {};
   std::int64_t max_tokens = 80;
-  std::int64_t context = 256;            // tokens of prompt and answer together that the model can read
+  std::int64_t context = 256;           // tokens of prompt and answer together that the model can read
   std::vector<std::string> stops = {};  // a text ends before any of these
 };
 

@@ -53,7 +53,8 @@ class TokenizerLanguage final : public Language {
     for (const std::string* start : {&files_.bos, &files_.eos}) {
       if (const auto token = start->empty() ? std::nullopt : tokenizer_->find(*start)) return {*token};
     }
-    throw base::data_error("generate", "the prompt is empty, and the tokenizer of {} names no token that a text begins with. Give a prompt.",
+    throw base::data_error("generate",
+                           "the prompt is empty, and the tokenizer of {} names no token that a text begins with. Give a prompt.",
                            folder_.string());
   }
   std::vector<std::int32_t> encode_chat(const nlohmann::ordered_json& messages) const override {

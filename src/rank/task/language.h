@@ -62,7 +62,7 @@ class TextStream {
 
   const Language* language_;
   std::span<const std::string> stops_;
-  std::vector<std::int32_t> tokens_;  // of the prompt's end and everything since
+  std::vector<std::int32_t> tokens_;   // of the prompt's end and everything since
   std::size_t before_ = 0, read_ = 0;  // tokens [before_, read_) are context, those behind have not been given out
   std::string held_, text_;
   bool stopped_ = false;

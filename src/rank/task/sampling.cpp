@@ -50,8 +50,7 @@ at::Tensor warp(const at::Tensor& scores, const Sampling& sampling) {
 at::Tensor choose(const at::Tensor& scores, const Sampling& sampling, std::span<const double> draws) {
   if (sampling.temperature <= 0) return scores.argmax(-1);
   // Running sums on a GPU come in no fixed order, and LibTorch refuses them where the same bits are wanted every time.
-  if (scores.is_cuda() && at::globalContext().deterministicAlgorithms())
-    return choose(scores.cpu(), sampling, draws).to(scores.device());
+  if (scores.is_cuda() && at::globalContext().deterministicAlgorithms()) return choose(scores.cpu(), sampling, draws).to(scores.device());
   const at::Tensor reached = warp(scores, sampling).softmax(-1, at::kDouble).cumsum(-1);
   const at::Tensor drawn = at::tensor(at::ArrayRef<double>(draws.data(), draws.size()), at::kDouble).to(scores.device(), true);
   const at::Tensor target = drawn.unsqueeze(1) * reached.narrow(-1, reached.size(-1) - 1, 1);

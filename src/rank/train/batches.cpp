@@ -16,6 +16,7 @@ class OwnShare : public BatchSource {
     for (data::Batch& batch : batches) {
       batch.tokens = to_device(batch.tokens, group.device());
       batch.targets = to_device(batch.targets, group.device());
+      if (batch.keys.defined()) batch.keys = to_device(batch.keys, group.device());
     }
     return batches;
   }
@@ -32,7 +33,13 @@ class Outline : public data::Corpus {
   explicit Outline(std::shared_ptr<const data::Corpus> corpus) : corpus_(std::move(corpus)) {}
   std::int64_t samples() const override { return corpus_->samples(); }
   std::int64_t seq_len() const override { return corpus_->seq_len(); }
-  void read(std::int64_t, std::span<std::int64_t> tokens) const override { std::fill(tokens.begin(), tokens.end(), 0); }
+  std::int64_t length(std::int64_t sample) const override { return corpus_->length(sample); }
+  void read(std::int64_t, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) const override {
+    std::fill(tokens.begin(), tokens.end(), 0);
+    std::fill(targets.begin(), targets.end(), 0);
+  }
+  bool packed() const override { return corpus_->packed(); }
+  std::vector<std::int32_t> starts(std::int64_t sample) const override { return corpus_->starts(sample); }
   std::string fingerprint() const override { return corpus_->fingerprint(); }
 
  private:
@@ -52,9 +59,11 @@ class FromFirst : public BatchSource {
     for (data::Batch& batch : batches) {
       batch.tokens = hand_out(group, batch.tokens, "tokens");
       batch.targets = hand_out(group, batch.targets, "targets");
+      if (batch.starts.defined()) batch.starts = own_starts(batch.starts, batch.tokens.size(1));
+      if (batch.keys.defined()) batch.keys = to_device(batch.keys.narrow(0, shard_.index * batch_size_, batch_size_), group.device());
       const auto first = batch.samples.begin() + shard_.index * batch_size_;
       batch.samples = std::vector<std::int64_t>(first, first + batch_size_);
-      batch.trained_tokens = batch.targets.ne(-100).sum().item<std::int64_t>();
+      batch.trained_tokens = batch.targets.ne(data::untrained).sum().item<std::int64_t>();
     }
     return batches;
   }
@@ -71,6 +80,12 @@ class FromFirst : public BatchSource {
     const at::Tensor on_device = to_device(all, group.device());
     group.broadcast(on_device, 0, what).wait();
     return on_device.narrow(0, shard_.index * batch_size_, batch_size_);
+  }
+  // Of all rows' starts, those of this rank's rows, counted from its first row; a row's start is always among them.
+  at::Tensor own_starts(const at::Tensor& all, std::int64_t time) const {
+    const std::int64_t begin = shard_.index * batch_size_ * time, end = begin + batch_size_ * time;
+    const at::Tensor mine = all.masked_select(all.ge(begin).logical_and(all.le(end)));
+    return mine.sub(begin).to(at::kInt);
   }
 
   data::Shard shard_;

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
-#include "rank/checkpoint/hub_folder.h"
 #include "rank/model/recompute.h"
+#include "rank/train/fit_batch.h"
 #include "rank/train/keep.h"
 #include "rank/train/make_model.h"
 #include "rank/train/run.h"
@@ -22,13 +22,15 @@ data::Loader::Options loader_options(const Run& run) {
           .shuffle = run.config.data.shuffle,
           .prefetch = run.config.data.prefetch,
           .workers = run.config.data.workers,
-          .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu()};
+          .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu(),
+          .keys = run.config.lora.enabled && run.config.lora.dropout > 0};
 }
 
 // Keeps as many activations as memory holds beside weights, gradients and moments, or what trainer.recompute says.
 void choose_recompute(Run& run) {
-  const std::vector<model::Keep> keep = keep_for(run.config, run.batch.batch_size * run.dataset.training->seq_len(),
-                                                 run.replica.units.front()->weights().element_size(), run.world->device());
+  const std::vector<model::Keep> keep =
+      keep_for(run.config, run.batch.batch_size * run.dataset.training->seq_len(), run.replica.units.front()->weights().element_size(),
+               run.world->device(), run.ranks().size());
   run.model->set_keep(keep, run.config.trainer.offload_checkpoints);
   run.recompute = model::describe(keep);
 }
@@ -77,6 +79,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->optimizer = optim::make_optimizer(run->config, run->replica.trained_in_backward_order(), run->nominal_tokens());
 
   choose_recompute(*run);
+  const std::string fitted = fit_batch_size(ranks, *run);
 
   run->page->set_phase(record::Phase::loading, 0);
   const auto checkpoint = find_checkpoint(ranks, run->config, run->folder);
@@ -84,7 +87,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   std::vector<std::string> notes;
   const bool from_folder = !run->config.model.path.empty();
   if (!checkpoint || run->config.lora.enabled) {
-    if (from_folder) notes = checkpoint::load_units(checkpoint::HubFolder(run->config.model.path), run->replica.units);
+    if (from_folder) notes = load_weights(run->config, run->replica);
     if (!from_folder) initialize_weights(run->config, run->replica);
   }
   initialize_adapters(run->config, run->replica, *run->model);
@@ -114,6 +117,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
          run->recompute}}.dump());
     if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard");
     if (!run->world->fallback().empty()) run->note(run->world->fallback());
+    if (!fitted.empty()) run->note(fitted);
     for (const std::string& note : notes) run->note(note);
     if (checkpoint) run->note(fmt::format("resumed from {} at step {}", checkpoint->string(), run->progress.step));
   }

@@ -25,9 +25,7 @@ void listen_for_interrupt() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-void say(const Json& line) {
-  std::cout << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n" << std::flush;
-}
+void say(const Json& line) { std::cout << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n" << std::flush; }
 
 }  // namespace
 

@@ -1,49 +1,17 @@
 // Hands tensors of a run or of a checkpoint to the writer of model folders.
 #include "rank/train/export.h"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <cstdio>
-
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "rank/checkpoint/peft.h"
+#include "rank/train/progress_bar.h"
 #include "rank/train/state.h"
 
 namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-config::DType dtype_of(const std::string& name, config::DType otherwise) {
-  for (const config::DType dtype : {config::DType::f32, config::DType::f16, config::DType::bf16}) {
-    if (config::name_of(dtype) == name) return dtype;
-  }
-  base::check(name.empty(), "the front has read --dtype");
-  return otherwise;
-}
-
-// A line that is written over, ten times a second at most.
-class Bar {
- public:
-  void show(std::uint64_t bytes, std::uint64_t of) {
-    if (!terminal_ || (bytes < of && base::seconds_since(shown_ns_) < 0.1)) return;
-    shown_ns_ = base::now_ns();
-    const int width = 30, full = of > 0 ? static_cast<int>(width * bytes / of) : width;
-    fmt::print(stderr, "\r[{}{}] {} of {} ", std::string(static_cast<std::size_t>(full), '='),
-               std::string(static_cast<std::size_t>(width - full), ' '), base::human_bytes(bytes), base::human_bytes(of));
-    std::fflush(stderr);
-  }
-  ~Bar() {
-    if (shown_ns_ > 0) fmt::print(stderr, "\r\x1b[K");
-  }
-
- private:
-  bool terminal_ = ::isatty(STDERR_FILENO) == 1;
-  std::int64_t shown_ns_ = 0;
-};
 
 fs::path checkpoint_of(const ExportRequest& request, const config::RunConfig& config, const record::RunFolder& folder) {
   if (!request.checkpoint.empty()) return request.checkpoint;
@@ -68,11 +36,19 @@ checkpoint::HubExport hub_export_of(const config::RunConfig& config) {
 fs::path export_model(const Run& run) {
   std::map<std::string, at::Tensor> tensors;
   for (const auto& unit : run.replica.units) {
-    for (auto& [name, view] : unit->pieces_of(unit->master().defined() ? unit->master() : unit->weights())) tensors[name] = view;
+    for (auto& [name, view] : unit->pieces_of(unit->exact())) tensors[name] = view;
   }
   const fs::path folder = run.folder.root / "model";
   checkpoint::write_hub_folder(base::real_files(), folder, hub_export_of(run.config),
                                {.fetch = [&](const std::string& name) { return tensors.at(name); }});
+  return folder;
+}
+
+fs::path export_adapter(const Run& run) {
+  const fs::path folder = run.folder.root / "adapter";
+  const std::vector<model::Unit*> trained = run.replica.trained_in_forward_order();
+  const std::string base = run.config.model.path.empty() ? run.config.model.name : run.config.model.path;
+  checkpoint::write_peft_folder(base::real_files(), folder, run.config.lora, base, {trained.begin(), trained.end()});
   return folder;
 }
 
@@ -98,9 +74,9 @@ std::string export_checkpoint(const ExportRequest& request) {
   const checkpoint::Reader reader(where);
   check_same_model(reader, config.model);
   checkpoint::HubExport what = hub_export_of(config);
-  what.dtype = dtype_of(request.dtype, config.model.dtype);
+  what.dtype = config::dtype_named(request.dtype).value_or(config.model.dtype);
   what.max_shard_bytes = request.max_shard_bytes;
-  Bar bar;
+  ProgressBar bar;
   std::uint64_t total = 0;
   checkpoint::write_hub_folder(base::real_files(), request.output, what,
                                {.fetch = [&](const std::string& name) { return reader.view("model", name); },

@@ -16,6 +16,9 @@ checkpoint::HubExport hub_export_of(const config::RunConfig& config);
 // RUN/model, from the weights this rank holds. One rank calls it.
 std::filesystem::path export_model(const Run& run);
 
+// RUN/adapter, in PEFT's form, from the adapters this rank holds. One rank calls it.
+std::filesystem::path export_adapter(const Run& run);
+
 struct ExportRequest {
   std::filesystem::path run;         // run folder
   std::filesystem::path checkpoint;  // empty: the newest whole one
@@ -26,5 +29,16 @@ struct ExportRequest {
 ExportRequest parse_export_request(const std::map<std::string, std::string>& arguments);
 // Returns what was written, in a sentence. Shows a bar where standard error is a terminal.
 std::string export_checkpoint(const ExportRequest& request);
+
+// Adapters folded into the model they belong to, as a model folder.
+struct MergeRequest {
+  std::filesystem::path model;
+  std::vector<std::filesystem::path> adapters;  // one after another
+  std::filesystem::path output;
+  std::string dtype;  // empty: the folder's
+  std::uint64_t max_shard_bytes = 5'000'000'000;
+};
+MergeRequest parse_merge_request(const std::map<std::string, std::string>& arguments);
+std::string merge_adapters(const MergeRequest& request);
 
 }  // namespace lockstep::train

@@ -1,23 +1,28 @@
 // From the setting to a policy for every block.
 #include "rank/train/keep.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "rank/model/recompute.h"
 #include "rank/train/device_memory.h"
 
 namespace lockstep::train {
 
-std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, at::Device device) {
+std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, at::Device device,
+                                  int ranks) {
   const auto blocks = static_cast<std::size_t>(config.model.num_layers);
   switch (config.trainer.recompute) {
     case config::Recompute::none: return std::vector(blocks, model::Keep::all);
     case config::Recompute::norms: return std::vector(blocks, model::Keep::matmuls);
     case config::Recompute::blocks: {
-      std::vector keep(blocks, model::Keep::all);
+      std::vector keep(blocks, model::Keep::matmuls);
       for (std::size_t i = 0; i < blocks; i += static_cast<std::size_t>(config.trainer.recompute_every)) keep[i] = model::Keep::input;
       return keep;
     }
-    case config::Recompute::automatic: return model::choose_keep(config.model, rows, element_size, free_memory_bytes(device));
+    case config::Recompute::automatic:
+      return model::choose_keep(config.model, rows, element_size,
+                                free_memory_bytes(device) - std::min(ranks - 1, 1) * model::ranks_reserve_bytes);
   }
   throw base::Bug("a policy that has no name");
 }

@@ -12,6 +12,7 @@ namespace lockstep::train {
 
 // One entry a block. To be asked when weights, gradients and moments stand in memory: `automatic` fills what is left.
 // rows: tokens of a micro-batch.
-std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, at::Device device);
+std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, at::Device device,
+                                  int ranks = 1);
 
 }  // namespace lockstep::train

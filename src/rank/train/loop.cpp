@@ -190,7 +190,8 @@ class Loop {
     }
     last_end_ = Moment(run_.world->device());
     auto& best = run_.progress.best;
-    if (!trainer_.keep_best || line.eval_tokens == 0 || !std::isfinite(line.eval_loss) || (best && best->loss <= line.eval_loss)) return false;
+    if (!trainer_.keep_best || line.eval_tokens == 0 || !std::isfinite(line.eval_loss) || (best && best->loss <= line.eval_loss))
+      return false;
     best = {.step = line.step, .loss = line.eval_loss};
     return true;
   }
@@ -219,9 +220,7 @@ class Loop {
       run_.metrics->write_event(nlohmann::json{{"event", "checkpoint"}, {"step", step}, {"path", checkpoint_path(step).string()}}.dump());
   }
 
-  std::optional<std::int64_t> best_step() const {
-    return run_.progress.best ? std::optional(run_.progress.best->step) : std::nullopt;
-  }
+  std::optional<std::int64_t> best_step() const { return run_.progress.best ? std::optional(run_.progress.best->step) : std::nullopt; }
 
   std::filesystem::path checkpoint_path(std::int64_t step) const {
     return record::checkpoint_folder(checkpoints_folder(run_.config, run_.folder), step);
@@ -246,7 +245,12 @@ class Loop {
   // A fine-tune ends with what other programs load: the same kind of folder that it began with.
   void write_model() {
     const config::RunConfig& config = run_.config;
-    if (config.model.path.empty() || config.lora.enabled || !config.checkpoint.export_at_end || !run_.is_first()) return;
+    if (!config.checkpoint.export_at_end || !run_.is_first()) return;
+    if (config.lora.enabled) {
+      run_.page->set_phase(record::Phase::saving, run_.progress.step);
+      return run_.note(fmt::format("the adapter is in {}, as a PEFT folder", export_adapter(run_).string()));
+    }
+    if (config.model.path.empty()) return;
     run_.page->set_phase(record::Phase::saving, run_.progress.step);
     run_.note(fmt::format("the model is in {}, as a Hugging Face folder", export_model(run_).string()));
   }

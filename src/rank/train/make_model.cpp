@@ -1,6 +1,11 @@
 // Puts a run's units and decoder together.
 #include "rank/train/make_model.h"
 
+#include <set>
+
+#include "base/error.h"
+#include "rank/checkpoint/hub_folder.h"
+#include "rank/checkpoint/peft.h"
 #include "rank/model/adapter.h"
 
 namespace lockstep::train {
@@ -12,6 +17,21 @@ at::Tensor original_of(const config::ModelConfig& model, const parallel::Replica
   return (tied_head ? replica.units.front() : replica.units[unit])->weight(0);
 }
 
+// Into weights that are held dense.
+void fold(const checkpoint::PeftAdapter& adapter, const parallel::Replica& replica) {
+  std::set<std::string> open;
+  for (const std::string& name : adapter.touched()) open.insert(name);
+  for (const auto& unit : replica.units) {
+    for (const auto& [name, view] : unit->pieces_of(unit->exact())) {
+      if (open.erase(name) > 0) view.copy_(adapter.folded(name, view));
+    }
+    unit->refresh_weights();
+  }
+  if (open.empty()) return;
+  throw base::usage_error("lora", "{} changes {}, which this model has not, or holds in few bits. Fold it first: lockstep merge.",
+                          adapter.path().string(), *open.begin());
+}
+
 }  // namespace
 
 model::Quantization quantization_of(const config::ModelConfig& model) {
@@ -21,7 +41,10 @@ model::Quantization quantization_of(const config::ModelConfig& model) {
 
 parallel::Replica make_units(const config::RunConfig& config, at::Device device) {
   const at::ScalarType dtype = model::scalar_type(config.model.dtype);
-  const model::UnitStorage storage{.device = device, .weight_dtype = dtype, .gradient_dtype = dtype, .master = config.trainer.optimizer_states == config::StateDType::f32};
+  const model::UnitStorage storage{.device = device,
+                                   .weight_dtype = dtype,
+                                   .gradient_dtype = dtype,
+                                   .master = config.trainer.optimizer_states == config::StateDType::f32};
   if (!config.lora.enabled) return parallel::make_replica(model::decoder_units(config.model), storage);
   model::UnitStorage frozen = storage;
   frozen.quantization = quantization_of(config.model);
@@ -37,6 +60,16 @@ void initialize_weights(const config::RunConfig& config, parallel::Replica& repl
   model::initialize(replica.units, config.trainer.seed);
 }
 
+std::vector<std::string> load_weights(const config::RunConfig& config, parallel::Replica& replica) {
+  std::vector<std::string> notes = checkpoint::load_units(checkpoint::HubFolder(config.model.path), replica.units);
+  const auto& adapters = config.lora.adapters;
+  for (std::size_t i = 0; i + 1 < adapters.size(); ++i) {
+    fold(checkpoint::PeftAdapter(adapters[i]), replica);
+    notes.push_back(fmt::format("{} is folded into the weights", adapters[i]));
+  }
+  return notes;
+}
+
 void initialize_adapters(const config::RunConfig& config, parallel::Replica& replica, model::Decoder& decoder) {
   if (replica.adapters.empty()) return;
   model::initialize(replica.adapters, config.trainer.seed);
@@ -47,6 +80,7 @@ void initialize_adapters(const config::RunConfig& config, parallel::Replica& rep
     replica.adapters[whole]->refresh_weights();
   }
   decoder.reset_magnitudes();
+  if (!config.lora.adapters.empty()) checkpoint::PeftAdapter(config.lora.adapters.back()).load(replica.adapters);
 }
 
 }  // namespace lockstep::train

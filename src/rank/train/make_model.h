@@ -4,6 +4,8 @@
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "config/run_config.h"
 #include "rank/model/model.h"
@@ -20,7 +22,10 @@ std::unique_ptr<model::Decoder> make_decoder(const config::RunConfig& config, co
 
 // Random weights everywhere.
 void initialize_weights(const config::RunConfig& config, parallel::Replica& replica);
-// Adapters as they start beside weights that stand: they change nothing yet, and modules trained whole are copies.
+// The weights of model.path, with all adapters of lora.adapters but the last folded in. Returns what a person should know.
+std::vector<std::string> load_weights(const config::RunConfig& config, parallel::Replica& replica);
+// Adapters as they start beside weights that stand: they change nothing yet, and modules trained whole are copies; or the last
+// of lora.adapters.
 void initialize_adapters(const config::RunConfig& config, parallel::Replica& replica, model::Decoder& decoder);
 
 }  // namespace lockstep::train

@@ -51,9 +51,8 @@ std::vector<std::string> Samples::own_share(const comm::Group& ranks, const std:
   std::vector<std::size_t> mine;
   std::vector<task::Prompt> given;
   for (auto i = std::size_t(ranks.rank()); i < prompts.size(); i += std::size_t(ranks.size())) {
-    task::Prompt prompt{language_->can_chat() ? language_->encode_chat({{{"role", "user"}, {"content", prompts[i]}}})
-                                              : language_->encode(prompts[i]),
-                        i};
+    task::Prompt prompt{
+        language_->can_chat() ? language_->encode_chat({{{"role", "user"}, {"content", prompts[i]}}}) : language_->encode(prompts[i]), i};
     // What does not fit is left out at its start: a sample must not end a run.
     if (std::int64_t(prompt.tokens.size()) >= context) prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - (context + 1) / 2);
     mine.push_back(i);

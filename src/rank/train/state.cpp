@@ -12,11 +12,30 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// null where nothing is stretched, as checkpoints say that know no scaling.
+Json rope_scaling_json(const config::RopeScalingConfig& scaling) {
+  if (scaling.type == config::RopeScaling::none) return nullptr;
+  return {{"type", config::name_of(scaling.type)},
+          {"factor", scaling.factor},
+          {"low_freq_factor", scaling.low_freq_factor},
+          {"high_freq_factor", scaling.high_freq_factor},
+          {"original_max_seq_len", scaling.original_max_seq_len}};
+}
+
 Json model_json(const config::ModelConfig& m) {
-  return {{"hidden_size", m.hidden_size}, {"num_layers", m.num_layers}, {"num_heads", m.num_heads},
-          {"kv_heads", m.kv_heads},       {"head_dim", m.head_dim},     {"intermediate_size", m.intermediate_size},
-          {"vocab_size", m.vocab_size},   {"rope_theta", m.rope_theta}, {"tie_embeddings", m.tie_embeddings},
-          {"qkv_bias", m.qkv_bias},       {"qk_norm", m.qk_norm},       {"norm_eps", m.norm_eps}};
+  return {{"hidden_size", m.hidden_size},
+          {"num_layers", m.num_layers},
+          {"num_heads", m.num_heads},
+          {"kv_heads", m.kv_heads},
+          {"head_dim", m.head_dim},
+          {"intermediate_size", m.intermediate_size},
+          {"vocab_size", m.vocab_size},
+          {"rope_theta", m.rope_theta},
+          {"tie_embeddings", m.tie_embeddings},
+          {"qkv_bias", m.qkv_bias},
+          {"qk_norm", m.qk_norm},
+          {"norm_eps", m.norm_eps},
+          {"rope_scaling", rope_scaling_json(m.rope_scaling)}};
 }
 
 Json state_json(const Run& run) {
@@ -107,10 +126,9 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
   std::vector<std::string> differences;
   const Json here = model_json(model);
   for (const auto& [key, value] : here.items()) {
-    if (!saved.contains(key) || saved[key] != value) {
-      differences.push_back(
-          fmt::format("model.{} is {} there and {} here", key, saved.contains(key) ? saved[key].dump() : "not set", value.dump()));
-    }
+    const Json there = saved.contains(key) ? saved[key] : Json();
+    if (there != value)
+      differences.push_back(fmt::format("model.{} is {} there and {} here", key, there.is_null() ? "not set" : there.dump(), value.dump()));
   }
   if (differences.empty()) return;
   throw base::checkpoint_error("resume", "the checkpoint {} is of another model: {}. Use the config it was trained with ({}).",

@@ -58,8 +58,7 @@ parallel::Replica make_readers(const config::RunConfig& config, at::Device devic
 std::shared_ptr<const task::Language> language_of_run(const config::RunConfig& config, const data::Vocabulary* vocabulary) {
   const std::filesystem::path tokenizer = config.data.tokenizer.empty() ? config.model.path : config.data.tokenizer;
   const auto folder = tokenizer.filename() == "tokenizer.json" ? tokenizer.parent_path() : tokenizer;
-  if (!tokenizer.empty() && std::filesystem::exists(folder / "tokenizer.json"))
-    return task::language_of(folder, config.data.chat_template);
+  if (!tokenizer.empty() && std::filesystem::exists(folder / "tokenizer.json")) return task::language_of(folder, config.data.chat_template);
   if (vocabulary != nullptr) return task::language_of(std::shared_ptr<const data::Vocabulary>(std::shared_ptr<void>(), vocabulary));
   return task::language_of(data::open_dataset(config.data, config.model, config.trainer.seed).vocabulary);
 }
@@ -70,8 +69,10 @@ TextModel open_text_model(const ModelSource& source, at::Device device) {
   opened.replica = make_readers(config, device);
   opened.decoder = make_decoder(config, opened.replica);
   if (!source.model.empty() || config.lora.enabled) {
-    if (config.model.path.empty()) initialize_weights(config, opened.replica);
-    else checkpoint::load_units(checkpoint::HubFolder(config.model.path), opened.replica.units);
+    if (config.model.path.empty())
+      initialize_weights(config, opened.replica);
+    else
+      checkpoint::load_units(checkpoint::HubFolder(config.model.path), opened.replica.units);
   }
   initialize_adapters(config, opened.replica, *opened.decoder);
   if (source.model.empty()) {

@@ -27,8 +27,11 @@ std::string write(const fs::path& path, const std::string& bytes) {
   return path.string();
 }
 std::vector<std::int64_t> sample(const Corpus& corpus, std::int64_t number) {
-  std::vector<std::int64_t> tokens(static_cast<std::size_t>(corpus.seq_len()) + 1);
-  corpus.read(number, tokens);
+  const auto length = static_cast<std::size_t>(corpus.length(number));
+  std::vector<std::int64_t> tokens(length), targets(length);
+  corpus.read(number, tokens, targets);
+  EXPECT_TRUE(std::equal(tokens.begin() + 1, tokens.end(), targets.begin()));
+  tokens.push_back(targets.back());
   return tokens;
 }
 config::ModelConfig model_of(std::int64_t vocab_size, std::int64_t seq_len) {
@@ -178,7 +181,7 @@ TEST(Dataset, ErrorsNameTheFileAndTheFix) {
     std::vector<std::string> says;
   } cases[] = {
       {data_of((folder.path() / "none.bin").string()), {"none.bin does not exist", "--data"}},
-      {data_of(folder.path().string()), {"is a folder"}},
+      {data_of(folder.path().string()), {"need a tokenizer", "--model"}},
       {data_of(file("cut.bin", std::string(4003, '\0'))), {"cut.bin has 4003 bytes", "no multiple of 4", "data.token_type"}},
       {data_of(file("empty.bin", "")), {"empty.bin has 0 tokens", "data.seq_len=4", "make 5"}},
       {data_of(file("short.bin", bytes_of(counting<std::uint32_t>(4)))), {"short.bin has 4 tokens", "smaller data.seq_len"}},

@@ -18,10 +18,11 @@ class CountedCorpus final : public Corpus {
   explicit CountedCorpus(std::int64_t samples, std::int64_t broken = -1) : samples_(samples), broken_(broken) {}
   std::int64_t samples() const override { return samples_; }
   std::int64_t seq_len() const override { return 3; }
-  void read(std::int64_t sample, std::span<std::int64_t> tokens) const override {
+  void read(std::int64_t sample, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) const override {
     ++reads;
     if (sample == broken_) throw base::data_error("data", "sample {} is broken", sample);
     std::iota(tokens.begin(), tokens.end(), 10 * sample);
+    std::iota(targets.begin(), targets.end(), 10 * sample + 1);
   }
   std::string fingerprint() const override { return "counted"; }
   mutable std::atomic<std::int64_t> reads = 0;

@@ -15,15 +15,13 @@
 namespace lockstep::kernels {
 namespace {
 
-at::Tensor random(std::int64_t count, int seed, at::ScalarType type = at::kFloat) { return at::randn({count}, test::generator(seed)).to(type); }
-
-Control control_numbers(double updates, double skip = 0) {
-  return {.factor = 0.37, .skip = skip, .updates = updates, .loss_scale = 1};
+at::Tensor random(std::int64_t count, int seed, at::ScalarType type = at::kFloat) {
+  return at::randn({count}, test::generator(seed)).to(type);
 }
 
-at::Tensor on_device(Control control) {
-  return at::from_blob(&control, {kControlNumbers}, at::kDouble).clone().to(test::device());
-}
+Control control_numbers(double updates, double skip = 0) { return {.factor = 0.37, .skip = skip, .updates = updates, .loss_scale = 1}; }
+
+at::Tensor on_device(Control control) { return at::from_blob(&control, {kControlNumbers}, at::kDouble).clone().to(test::device()); }
 
 struct Case {
   const char* name;
@@ -77,16 +75,26 @@ TEST_P(Updates, AreTheBitsOfAPlainLoop) {
   for (const std::int64_t count : {1, 7, 64, 1003, 70000}) {
     const auto before = random(count, 1, c.exact), gradient = random(count, 2, c.gradient), first = random(count, 3, c.state),
                second = random(count, 4, c.state).abs();
-    const UpdateBuffers on{gradient.to(test::device(), false, true), before.to(test::device(), false, true), {},
-                           first.to(test::device(), false, true), second.to(test::device(), false, true)};
+    const UpdateBuffers on{gradient.to(test::device(), false, true),
+                           before.to(test::device(), false, true),
+                           {},
+                           first.to(test::device(), false, true),
+                           second.to(test::device(), false, true)};
     const bool copies = c.weights != c.exact;
     const auto weights = copies ? at::zeros({count}, on.exact.options().dtype(c.weights)) : on.exact;
     auto settings = settings_of(c.rule, 5000);
     const auto numbers = control_numbers(17);
     update({on.gradient, on.exact, weights, kStates<Rule::adamw> == 2 ? on.first : at::Tensor(), on.second}, on_device(numbers), settings);
 
-    Update raw{.place = settings.place, .rate = settings.rate, .beta1 = settings.beta1, .beta2 = settings.beta2,
-               .epsilon = settings.epsilon, .decay = settings.decay, .key = settings.key, .control = &numbers, .rule = c.rule};
+    Update raw{.place = settings.place,
+               .rate = settings.rate,
+               .beta1 = settings.beta1,
+               .beta2 = settings.beta2,
+               .epsilon = settings.epsilon,
+               .decay = settings.decay,
+               .key = settings.key,
+               .control = &numbers,
+               .rule = c.rule};
     const auto n = numbers_of(raw);
     const auto g = gradient.to(at::kFloat), p0 = before.to(at::kFloat), m0 = first.to(at::kFloat), v0 = second.to(at::kFloat);
     std::vector<float> p(count), m(count), v(count);
@@ -103,7 +111,8 @@ TEST_P(Updates, AreTheBitsOfAPlainLoop) {
     const auto word = [&](std::size_t i) { return random_word(n, std::uint64_t(settings.place) + i); };
     const auto want = settled(p, c.exact, [&](std::size_t i) { return for_weight(word(i)); });
     EXPECT_TRUE(same_bits(on.exact, want)) << count;
-    if (c.rule != Rule::apply) EXPECT_TRUE(same_bits(on.first, settled(m, c.state, [&](std::size_t i) { return for_first(word(i)); }))) << count;
+    if (c.rule != Rule::apply)
+      EXPECT_TRUE(same_bits(on.first, settled(m, c.state, [&](std::size_t i) { return for_first(word(i)); }))) << count;
     if (c.rule == Rule::adamw)
       EXPECT_TRUE(same_bits(on.second, settled(v, c.state, [&](std::size_t i) { return for_second(word(i)); }))) << count;
     if (copies) EXPECT_TRUE(at::equal(weights.cpu(), want.to(c.weights))) << "the copy is the master, rounded to nearest";

@@ -12,8 +12,8 @@ constexpr std::int64_t rows = 1 << 20;  // large enough that activations dwarf t
 
 std::int64_t needed(int all, int matmuls, int input) {
   const ActivationBytes b = activation_bytes(shape, 2);
-  return activation_reserve_bytes +
-         rows * (b.working + all * (b.input + b.matmuls + b.cheap) + matmuls * (b.input + b.matmuls) + input * b.input);
+  return activation_reserve_bytes + rows * (b.working + (input > 0 ? b.matmuls : 0) + all * (b.input + b.matmuls + b.cheap) +
+                                            matmuls * (b.input + b.matmuls) + input * b.input);
 }
 
 struct Case {
@@ -27,7 +27,7 @@ TEST(Recompute, GivesUpTheCheapestFirst) {
       {"plenty", needed(4, 0, 0), "all kept"},
       {"one byte short", needed(4, 0, 0) - 1, "kept whole in 3 blocks, norms made again in 1"},
       {"all norms", needed(0, 4, 0), "norms made again in 4"},
-      {"one block whole", needed(0, 4, 0) - 1, "norms made again in 3, everything made again in 1"},
+      {"blocks whole, and a place for them", needed(0, 4, 0) - 1, "norms made again in 2, everything made again in 2"},
       {"nothing but inputs", needed(0, 0, 4), "everything made again in 4"},
       {"too little anyway", 0, "everything made again in 4"},
   };

@@ -25,10 +25,9 @@ config::ModelConfig tiny() {
 
 // Losses of `steps` steps on four batches in turn.
 std::vector<double> losses(States states, int steps, double rate) {
-  auto units = test::make_units(tiny(), {.device = test::device(),
-                                         .weight_dtype = at::kBFloat16,
-                                         .gradient_dtype = at::kBFloat16,
-                                         .master = states != States::stochastic});
+  auto units = test::make_units(
+      tiny(),
+      {.device = test::device(), .weight_dtype = at::kBFloat16, .gradient_dtype = at::kBFloat16, .master = states != States::stochastic});
   model::Decoder decoder(tiny(), test::pointers(units));
   const double tokens = 4 * 32;
   Elementwise adamw(test::pointers(units), {.weight_decay = 0, .nominal_tokens = tokens});
@@ -70,7 +69,8 @@ TEST(Bf16States, FollowF32WhereRoundingToNearestStandsStill) {
 }
 
 TEST(Bf16States, HoldNoMasterAndKeepPaddingZero) {
-  auto units = test::make_units(tiny(), {.device = test::device(), .weight_dtype = at::kBFloat16, .gradient_dtype = at::kBFloat16, .master = false});
+  auto units =
+      test::make_units(tiny(), {.device = test::device(), .weight_dtype = at::kBFloat16, .gradient_dtype = at::kBFloat16, .master = false});
   Elementwise adamw(test::pointers(units), {.weight_decay = 0.1});
   for (int step = 0; step < 3; ++step) {
     for (auto& unit : units)

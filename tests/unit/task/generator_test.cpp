@@ -30,7 +30,8 @@ std::vector<std::string> pieces(const std::string& text, const std::vector<std::
 TEST(TextStream, HoldsBackHalfCharacters) {
   EXPECT_EQ(pieces("aé", {}), (std::vector<std::string>{"a", "", "é", ""}));
   EXPECT_EQ(pieces("😀!", {}), (std::vector<std::string>{"", "", "", "😀", "!", ""}));
-  EXPECT_EQ(pieces("a\xc3", {}), (std::vector<std::string>{"a", "", "\xef\xbf\xbd"})) << "what never becomes a character is said to be none";
+  EXPECT_EQ(pieces("a\xc3", {}), (std::vector<std::string>{"a", "", "\xef\xbf\xbd"}))
+      << "what never becomes a character is said to be none";
 }
 
 TEST(TextStream, EndsBeforeAStopStringThatSpansTokens) {
@@ -151,9 +152,10 @@ TEST_F(Writing, GoingOnRemembersWhatWasSeen) {
 
 TEST_F(Writing, AListenerCanEndIt) {
   int heard = 0;
-  const auto done = generator({.sampling = {.temperature = 0}, .max_tokens = 30}).run(prompts({"hello"}), [&](std::size_t, const std::string&) {
-    return ++heard < 3;
-  });
+  const auto done =
+      generator({.sampling = {.temperature = 0}, .max_tokens = 30}).run(prompts({"hello"}), [&](std::size_t, const std::string&) {
+        return ++heard < 3;
+      });
   EXPECT_EQ(done[0].finish, Finish::interrupted);
   EXPECT_EQ(heard, 3);
 }

@@ -11,6 +11,7 @@ fn open(json: &[u8]) -> Result<Tokenizer, Failure> {
     Ok(tokenizer)
 }
 
+/// On the threads of the pool that it is called in.
 fn encode_all(tokenizer: &Tokenizer, texts: &[&str], add_special: bool) -> Result<(Vec<u32>, Vec<u32>), Failure> {
     let encodings = texts
         .par_iter()

@@ -1,0 +1,40 @@
+// `lockstep data ...`: reads which of the data verbs is meant.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "front/app/data_verbs.h"
+#include "front/app/verbs.h"
+
+namespace lockstep::app {
+namespace {
+
+constexpr const char* help_text = R"(lockstep data: prepares training data
+
+  lockstep data inspect           what a file of records holds, and which of its tokens are trained
+  lockstep data tokenize          text or JSONL files to a .bin file of tokens
+  lockstep data train-tokenizer   a tokenizer from text
+
+  lockstep data VERB --help       the flags of a verb
+)";
+
+}  // namespace
+
+int run_data_verb(std::span<const std::string> args) {
+  if (args.empty() || args[0] == "--help" || args[0] == "-h") {
+    std::fputs(help_text, stdout);
+    return args.empty() ? static_cast<int>(base::ExitCode::usage) : 0;
+  }
+  const auto rest = args.subspan(1);
+  if (args[0] == "inspect") return run_data_inspect(rest);
+  if (args[0] == "tokenize") return run_data_tokenize(rest);
+  if (args[0] == "train-tokenizer" || args[0] == "train_tokenizer") return run_data_train_tokenizer(rest);
+  const auto near = base::nearest(args[0], std::vector<std::string>{"inspect", "tokenize", "train-tokenizer"});
+  throw base::usage_error("data", "'{}' is not a verb of `lockstep data`.{} There are inspect, tokenize and train-tokenizer.", args[0],
+                          near ? fmt::format(" Did you mean {}?", *near) : "");
+}
+
+}  // namespace lockstep::app

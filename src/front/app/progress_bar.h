@@ -1,0 +1,24 @@
+// One line on the terminal that says how far something is; nothing where standard error is not a terminal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep::app {
+
+class ProgressBar {
+ public:
+  ProgressBar();
+  ~ProgressBar();  // takes the line away
+  ProgressBar(const ProgressBar&) = delete;
+  // Draws at most ten times a second. `more` stands behind the bar: "12.3 MB/s".
+  void show(std::uint64_t done, std::uint64_t total, std::string_view more);
+
+ private:
+  bool terminal_;
+  std::int64_t start_ns_, drawn_ns_ = 0;
+  bool drawn_ = false;
+};
+
+}  // namespace lockstep::app

@@ -1,0 +1,222 @@
+// Reads files piece by piece, so that memory does not grow with them.
+#include "front/tokenize/inputs.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace lockstep::tokenize {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr auto npos = std::string_view::npos;
+constexpr std::size_t largest_piece = 1ull << 30;
+
+ChunkKind kind_of(const fs::path& path, bool split_lines) {
+  const std::string ending = base::lower(path.extension().string());
+  if (ending == ".jsonl" || ending == ".ndjson") return ChunkKind::json_lines;
+  if (ending == ".json" || ending == ".gz" || ending == ".zst" || ending == ".parquet" || ending == ".bin") {
+    throw base::data_error("data", "{}: {} files are not read here. Give text, or JSONL (one JSON object a line, named .jsonl).",
+                           path.string(), ending);
+  }
+  return split_lines ? ChunkKind::text_lines : ChunkKind::text_part;
+}
+
+std::uint64_t checked_size(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) throw base::data_error("data", "{} does not exist.", path.string());
+  if (fs::is_directory(path, error))
+    throw base::data_error("data", "{} is a folder. Name its files, {}/*.jsonl say.", path.string(), path.string());
+  const std::uint64_t size = fs::file_size(path, error);
+  if (error) throw base::data_error("data", "{} is not a plain file ({}).", path.string(), error.message());
+  return size;
+}
+
+// What nlohmann says, without its own numbering and without the line's text, which may be long and need not be UTF-8.
+std::string reason_of(const nlohmann::json::exception& failure) {
+  const std::string text = failure.what();
+  const std::size_t column = text.find("column ");
+  const std::string reason = column == npos ? text : text.substr(column);
+  return reason.substr(0, std::min(reason.find("; last read"), reason.find(" - unexpected")));
+}
+
+std::string_view without_line_end(std::string_view line) {
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
+  return line;
+}
+
+std::string text_of_json_line(std::string_view line, const std::string& field, const std::string& place) {
+  try {
+    auto json = nlohmann::json::parse(line);
+    if (!json.is_object())
+      throw base::data_error("data", "{}: not a JSON object but {}. Every line is an object.", place, json.type_name());
+    const auto found = json.find(field);
+    if (found == json.end()) {
+      std::vector<std::string> names;
+      for (const auto& [name, value] : json.items()) names.push_back(name);
+      throw base::data_error("data", "{}: there is no field '{}', only {}. Name the one that holds the text with --field.", place, field,
+                             names.empty() ? "an empty object" : base::join(names, ", "));
+    }
+    if (!found->is_string()) throw base::data_error("data", "{}: '{}' is not a text but {}.", place, field, found->type_name());
+    return std::move(found->get_ref<std::string&>());
+  } catch (const nlohmann::json::exception& failure) {
+    throw base::data_error("data", "{}: not valid JSON ({}). Mend the line, or leave such lines out with --skip-bad.", place,
+                           reason_of(failure));
+  }
+}
+
+}  // namespace
+
+ChunkReader::ChunkReader(const InputOptions& options, std::size_t chunk_bytes, FindCut find_cut)
+    : options_(options), chunk_bytes_(chunk_bytes), find_cut_(std::move(find_cut)) {
+  for (const fs::path& path : options_.files) {
+    kind_of(path, options_.split_lines);
+    total_bytes_ += checked_size(path);
+  }
+}
+
+bool ChunkReader::open_next() {
+  if (file_ == options_.files.size()) return false;
+  path_ = options_.files[file_++];
+  kind_ = kind_of(path_, options_.split_lines);
+  stream_ = std::ifstream(path_, std::ios::binary);
+  if (!stream_) throw base::data_error("data", "{} cannot be opened: {}.", path_.string(), std::strerror(errno));
+  open_ = true;
+  ended_ = false;
+  line_ = 1;
+  offset_ = 0;
+  return true;
+}
+
+// Reads until that many bytes are pending, or the file ends.
+void ChunkReader::fill(std::size_t bytes) {
+  while (!ended_ && pending_.size() < bytes) {
+    const std::size_t old = pending_.size();
+    pending_.resize(bytes);
+    stream_.read(pending_.data() + old, static_cast<std::streamsize>(bytes - old));
+    pending_.resize(old + static_cast<std::size_t>(stream_.gcount()));
+    if (stream_.bad()) throw base::data_error("data", "{} cannot be read: {}.", path_.string(), std::strerror(errno));
+    ended_ = stream_.eof();
+  }
+}
+
+std::size_t ChunkReader::end_of_lines() {
+  for (std::size_t wanted = chunk_bytes_;; wanted *= 2) {
+    fill(wanted);
+    const std::size_t end = std::string_view(pending_).substr(0, wanted).rfind('\n');
+    if (end != npos) return end + 1;
+    if (ended_) return pending_.size();
+    if (wanted > largest_piece) throw base::data_error("data", "{}:{}: this line is longer than 1 GiB.", path_.string(), line_);
+  }
+}
+
+std::size_t ChunkReader::end_of_part() {
+  for (std::size_t wanted = chunk_bytes_;; wanted *= 2) {
+    fill(wanted + wanted / 4 + 8192);
+    if (pending_.size() <= wanted) return pending_.size();
+    if (const auto cut = find_cut_(pending_, wanted)) return *cut;
+    if (ended_) return pending_.size();
+    if (wanted > largest_piece) {
+      throw base::data_error("data",
+                             "{} is one document of more than 1 GiB, and this tokenizer cannot cut it without changing tokens. Use "
+                             "--split-lines to make every line a document.",
+                             path_.string());
+    }
+  }
+}
+
+Chunk ChunkReader::take(std::size_t bytes) {
+  Chunk chunk{.index = index_++, .kind = kind_, .path = path_, .first_line = line_, .offset = offset_};
+  chunk.bytes = pending_.substr(0, bytes);
+  pending_.erase(0, bytes);
+  line_ += std::count(chunk.bytes.begin(), chunk.bytes.end(), '\n');
+  offset_ += bytes;
+  if (pending_.empty()) fill(1);
+  chunk.ends_document = pending_.empty() && ended_;
+  if (chunk.ends_document) open_ = false;
+  return chunk;
+}
+
+std::optional<Chunk> ChunkReader::next() {
+  const std::lock_guard lock(mutex_);
+  try {
+    while (open_ || open_next()) {
+      fill(1);
+      if (!pending_.empty()) return take(kind_ == ChunkKind::text_part ? end_of_part() : end_of_lines());
+      open_ = false;  // an empty file is no document
+    }
+  } catch (...) {
+    open_ = false;  // one thread reports it, the others find the end
+    file_ = options_.files.size();
+    throw;
+  }
+  return std::nullopt;
+}
+
+std::int64_t ChunkReader::chunks() {
+  const std::lock_guard lock(mutex_);
+  return index_;
+}
+
+std::int64_t for_each_document(const Chunk& chunk, const InputOptions& options, const std::function<void(std::string_view)>& take) {
+  if (chunk.kind == ChunkKind::text_part) {
+    if (const auto bad = first_bad_byte(chunk.bytes)) {
+      throw base::data_error(
+          "data", "{} is not UTF-8 at byte {}. Convert it (iconv -t UTF-8), or use --split-lines --skip-bad to leave such lines out.",
+          chunk.path.string(), chunk.offset + *bad);
+    }
+    take(chunk.bytes);
+    return 0;
+  }
+  std::int64_t line_number = chunk.first_line, bad_lines = 0;
+  for (std::size_t at = 0; at < chunk.bytes.size(); ++line_number) {
+    const std::size_t end = std::min(chunk.bytes.find('\n', at), chunk.bytes.size() - 1) + 1;
+    const std::string_view line = without_line_end(std::string_view(chunk.bytes).substr(at, end - at));
+    at = end;
+    if (line.find_first_not_of(" \t") == npos) continue;
+    const std::string place = fmt::format("{}:{}", chunk.path.string(), line_number);
+    try {
+      if (chunk.kind == ChunkKind::json_lines) {
+        take(text_of_json_line(line, options.field, place));
+      } else {
+        if (const auto bad = first_bad_byte(line))
+          throw base::data_error("data", "{}: not UTF-8 at byte {} of the line. Convert the file, or leave such lines out with --skip-bad.",
+                                 place, *bad);
+        take(line);
+      }
+    } catch (const base::UserError&) {
+      if (!options.skip_bad) throw;
+      ++bad_lines;
+    }
+  }
+  return bad_lines;
+}
+
+std::optional<std::size_t> first_bad_byte(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto follows = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
+  for (std::size_t i = 0; i < text.size();) {
+    const unsigned first = byte(i);
+    if (first < 0x80) {
+      ++i;
+    } else if (first >= 0xC2 && first < 0xE0 && follows(i + 1)) {
+      i += 2;
+    } else if (first >= 0xE0 && first < 0xF0 && follows(i + 1) && follows(i + 2) && (first != 0xE0 || byte(i + 1) >= 0xA0) &&
+               (first != 0xED || byte(i + 1) < 0xA0)) {
+      i += 3;
+    } else if (first >= 0xF0 && first < 0xF5 && follows(i + 1) && follows(i + 2) && follows(i + 3) &&
+               (first != 0xF0 || byte(i + 1) >= 0x90) && (first != 0xF4 || byte(i + 1) < 0x90)) {
+      i += 4;
+    } else {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::tokenize

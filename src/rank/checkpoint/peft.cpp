@@ -1,0 +1,139 @@
+// Adapters in PEFT's files.
+#include "rank/checkpoint/peft.h"
+
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/adapter_folder.h"
+#include "rank/model/adapter.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::string_view kWeight = ".weight";
+
+// "model.layers.0.mlp.up_proj.weight" -> "base_model.model.model.layers.0.mlp.up_proj"
+std::string module_of(const std::string& weight_name) {
+  return std::string(kPrefix) + weight_name.substr(0, weight_name.size() - kWeight.size());
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+fs::path weights_file(const fs::path& folder) {
+  const fs::path file = folder / "adapter_model.safetensors";
+  if (fs::exists(file)) return file;
+  const bool pickled = fs::exists(folder / "adapter_model.bin");
+  throw base::checkpoint_error("lora", "{} has no adapter_model.safetensors.{}", folder.string(),
+                               pickled ? " Its adapter_model.bin is a pickle, which is not read; save the adapter again with "
+                                         "safe_serialization=True."
+                                       : "");
+}
+
+}  // namespace
+
+PeftAdapter::PeftAdapter(const fs::path& folder)
+    : folder_(folder), lora_(config::read_adapter_folder(folder)), file_(weights_file(folder)) {
+  for (const TensorEntry& entry : file_.entries()) {
+    if (entry.dtype != at::kFloat && entry.dtype != at::kBFloat16 && entry.dtype != at::kHalf)
+      throw base::checkpoint_error("lora", "{}: tensor {} is {}; adapters are f32, bf16 or f16.", file_.path().string(), entry.name,
+                                   dtype_name(entry.dtype));
+  }
+}
+
+at::Tensor PeftAdapter::tensor(const TensorEntry& entry) const {
+  const auto bytes = file_.bytes(entry);
+  at::Tensor copy = at::empty(entry.shape, entry.dtype);  // the file's bytes need not be aligned
+  std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(copy.data_ptr()));
+  return copy.to(at::kFloat);
+}
+
+void PeftAdapter::load(const std::vector<std::unique_ptr<model::Unit>>& adapters) const {
+  std::set<std::string> known;
+  for (const auto& unit : adapters) {
+    if (!unit) continue;
+    for (const auto& [name, view] : unit->pieces_of(unit->exact())) {
+      const TensorEntry* entry = file_.find(name);
+      if (entry == nullptr) throw base::checkpoint_error("lora", "{}: tensor {} is missing.", file_.path().string(), name);
+      if (entry->shape != view.sizes().vec())
+        throw base::checkpoint_error("lora", "{}: tensor {} is {}, the model needs {}. The adapter belongs to another model.",
+                                     file_.path().string(), name, shape_text(entry->shape), shape_text(view.sizes().vec()));
+      view.copy_(tensor(*entry));
+      known.insert(name);
+    }
+    unit->refresh_weights();
+  }
+  for (const TensorEntry& entry : file_.entries()) {
+    if (!known.contains(entry.name))
+      throw base::checkpoint_error("lora", "{}: tensor {} belongs to no matrix of this model.", file_.path().string(), entry.name);
+  }
+}
+
+at::Tensor PeftAdapter::folded(const std::string& name, const at::Tensor& weight) const {
+  if (!name.ends_with(kWeight)) return weight;
+  if (const TensorEntry* whole = file_.find(std::string(kPrefix) + name)) return tensor(*whole);
+  const std::string module = module_of(name);
+  const TensorEntry *a = file_.find(module + ".lora_A.weight"), *b = file_.find(module + ".lora_B.weight");
+  if (a == nullptr && b == nullptr) return weight;
+  if (a == nullptr || b == nullptr || a->shape.size() != 2 || b->shape.size() != 2 || a->shape[0] != b->shape[1] ||
+      b->shape[0] != weight.size(0) || a->shape[1] != weight.size(1)) {
+    throw base::checkpoint_error("lora", "{}: the adapter of {} does not fit its matrix {}. The adapter belongs to another model.",
+                                 file_.path().string(), name, shape_text(weight.sizes().vec()));
+  }
+  at::Tensor sum = weight.to(at::kCPU, at::kFloat).clone();
+  sum.addmm_(tensor(*b), tensor(*a), 1, model::adapter_scale(lora_));
+  if (!lora_.dora) return sum;
+  const TensorEntry* magnitude = file_.find(module + ".lora_magnitude_vector");
+  if (magnitude == nullptr || magnitude->shape != std::vector<std::int64_t>{weight.size(0)})
+    throw base::checkpoint_error("lora", "{}: {} uses DoRA, but its magnitude vector is missing or misshapen.", file_.path().string(),
+                                 name);
+  return sum.mul_(tensor(*magnitude).div(at::linalg_vector_norm(sum, 2, {1})).unsqueeze(1));
+}
+
+std::vector<std::string> PeftAdapter::touched() const {
+  std::vector<std::string> names;
+  for (const TensorEntry& entry : file_.entries()) {
+    std::string name = entry.name;
+    if (!name.starts_with(kPrefix)) throw base::checkpoint_error("lora", "{}: {} is no PEFT name.", file_.path().string(), name);
+    name.erase(0, kPrefix.size());
+    if (name.find(".lora_B.") != name.npos || name.ends_with(".lora_magnitude_vector")) continue;
+    if (const auto at = name.find(".lora_A.weight"); at != name.npos) name.erase(at, std::string_view(".lora_A").size());
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+void write_peft_folder(base::FileSystem& files, const fs::path& folder, const config::LoraConfig& lora, const std::string& base,
+                       const std::vector<const model::Unit*>& adapters) {
+  const fs::path partial = folder.string() + ".partial";
+  files.remove_all(partial);
+  files.create_directories(partial);
+  std::vector<model::Unit::NamedView> views;
+  for (const model::Unit* unit : adapters) {
+    for (auto& view : unit->pieces_of(unit->exact())) views.push_back(std::move(view));
+  }
+  std::vector<TensorEntry> entries;
+  for (const auto& [name, view] : views) entries.push_back({.name = name, .dtype = at::kFloat, .shape = view.sizes().vec()});
+  lay_out(entries);  // one type: the order stays
+  const std::string header = safetensors_header(entries, {{"format", "pt"}});
+  const auto writer = files.create(partial / "adapter_model.safetensors");
+  writer->write(std::as_bytes(std::span(header)));
+  for (const auto& [name, view] : views) {
+    const at::Tensor host = view.to(at::kCPU, at::kFloat).contiguous();
+    writer->write({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
+  }
+  writer->sync_and_close();
+  base::write_text_atomically(files, partial / "adapter_config.json", config::adapter_config_text(lora, base));
+  files.sync_directory(partial);
+  files.remove_all(folder);
+  files.rename(partial, folder);
+  files.sync_directory(folder.parent_path());
+}
+
+}  // namespace lockstep::checkpoint

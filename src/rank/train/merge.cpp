@@ -1,0 +1,83 @@
+// Folds adapters into a model folder, tensor by tensor: the model is never whole in memory.
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/model_folder.h"
+#include "rank/checkpoint/hub_folder.h"
+#include "rank/checkpoint/peft.h"
+#include "rank/train/export.h"
+#include "rank/train/progress_bar.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr const char* kHead = "lm_head.weight";
+
+// What adapters change must be there; a tied head or embedding that was trained alone becomes two matrices.
+std::set<std::string> all_touched(const std::vector<checkpoint::PeftAdapter>& adapters, const checkpoint::HubFolder& folder, bool tied) {
+  std::set<std::string> names;
+  for (const checkpoint::PeftAdapter& adapter : adapters) {
+    for (const std::string& name : adapter.touched()) {
+      if (folder.find(name) == nullptr && !(tied && name == kHead))
+        throw base::checkpoint_error("merge", "{} changes {}, which {} does not have. The adapter belongs to another model.",
+                                     adapter.path().string(), name, folder.path().string());
+      names.insert(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+MergeRequest parse_merge_request(const std::map<std::string, std::string>& arguments) {
+  const auto text = [&](const char* name) {
+    const auto found = arguments.find(name);
+    return found == arguments.end() ? std::string() : found->second;
+  };
+  MergeRequest request{.model = text("model"), .output = text("output"), .dtype = text("dtype")};
+  for (const std::string& folder : base::split(text("adapters"), '\n')) request.adapters.emplace_back(folder);
+  if (const auto bytes = base::parse_integer(text("max-shard-bytes"))) request.max_shard_bytes = static_cast<std::uint64_t>(*bytes);
+  return request;
+}
+
+std::string merge_adapters(const MergeRequest& request) {
+  const checkpoint::HubFolder folder(request.model);
+  config::FolderModel there = config::read_model_folder(request.model);
+  config::ModelConfig model = config::with_defaults(there.model);
+  std::vector<checkpoint::PeftAdapter> adapters;
+  for (const fs::path& path : request.adapters) adapters.emplace_back(path);
+  const std::set<std::string> touched = all_touched(adapters, folder, model.tie_embeddings);
+  folder.check(model::decoder_units(model));
+  const bool tied = model.tie_embeddings;
+  if (touched.contains(kEmbedding) || touched.contains(kHead)) model.tie_embeddings = false;
+
+  const auto dtype = request.dtype.empty() ? config::dtype_from_hugging_face(there.dtype) : config::dtype_named(request.dtype);
+  checkpoint::HubExport what{.model = model,
+                             .dtype = dtype.value_or(config::DType::bf16),
+                             .source = request.model,
+                             .tokenizer = request.model,
+                             .max_shard_bytes = request.max_shard_bytes};
+  const auto original_name = [&](const std::string& name) { return tied && name == kHead ? std::string(kEmbedding) : name; };
+  ProgressBar bar;
+  std::uint64_t total = 0;
+  checkpoint::write_hub_folder(base::real_files(), request.output, what,
+                               {.fetch =
+                                    [&](const std::string& name) {
+                                      at::Tensor weight = folder.view(original_name(name));
+                                      for (const checkpoint::PeftAdapter& adapter : adapters) weight = adapter.folded(name, weight);
+                                      return weight;
+                                    },
+                                .done = [&](const std::string& name) { folder.forget(original_name(name)); }},
+                               [&](std::uint64_t bytes, std::uint64_t of) {
+                                 total = of;
+                                 bar.show(bytes, of);
+                               });
+  return fmt::format("{}: {} in {}, {} matrices changed by {}", request.output.string(), base::human_bytes(total),
+                     config::name_of(what.dtype), touched.size(), request.adapters.size() == 1 ? "the adapter" : "the adapters");
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,308 @@
+// Reads each format; everything that is not as it should be is said with the name of the field.
+#include "records/format.h"
+
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/config.h"
+
+namespace lockstep::records {
+namespace {
+
+using config::RecordFormat;
+using Names = std::pair<std::string, std::string>;
+
+// Pairs of fields that mean prompt and answer, the surest first.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> usual_pairs = {
+    {{"prompt", "completion"}, {"prompt", "response"}, {"question", "answer"}, {"query", "response"}, {"input", "output"}}};
+
+bool has(const Json& record, std::string_view name) { return record.contains(std::string(name)); }
+
+// The names of prompt and answer in this record.
+std::optional<Names> prompt_names(const Json& record, const config::DataConfig& data) {
+  const std::string &prompt = data.prompt_field, &completion = data.completion_field;
+  if (!prompt.empty() && !completion.empty())
+    return has(record, prompt) && has(record, completion) ? std::optional(Names(prompt, completion)) : std::nullopt;
+  for (const auto& [one, other] : usual_pairs) {
+    const std::string first = prompt.empty() ? std::string(one) : prompt, second = completion.empty() ? std::string(other) : completion;
+    if (has(record, first) && has(record, second)) return Names(first, second);
+  }
+  return std::nullopt;
+}
+
+std::string messages_name(const Json& record, const config::DataConfig& data) {
+  if (!data.messages_field.empty()) return data.messages_field;
+  return has(record, "messages") || !has(record, "conversations") ? "messages" : "conversations";
+}
+
+std::string text_name(const config::DataConfig& data) { return data.text_field.empty() ? "text" : data.text_field; }
+
+std::string answer_name(const Json& record) { return has(record, "output") || !has(record, "response") ? "output" : "response"; }
+
+// Lists that passed through CSV or a data frame come as text.
+Json list_of(const Json& value, std::string_view field) {
+  if (value.is_array()) return value;
+  if (value.is_string()) {
+    Json parsed = Json::parse(value.get_ref<const std::string&>(), nullptr, false);
+    if (parsed.is_array()) return parsed;
+  }
+  throw Unreadable(
+      fmt::format("has {} in the field '{}', where a list of messages is needed", value.is_string() ? "text" : value.type_name(), field));
+}
+
+const Json& field(const Json& record, const std::string& name) {
+  const auto found = record.find(name);
+  if (found == record.end()) throw Unreadable(fmt::format("has no field '{}' (it has {})", name, fields_of(record)));
+  return *found;
+}
+
+std::string text_field(const Json& record, const std::string& name) {
+  const Json& value = field(record, name);
+  if (!value.is_string()) throw Unreadable(fmt::format("has {} in the field '{}', where text is needed", value.type_name(), name));
+  return value.get<std::string>();
+}
+
+std::string optional_text(const Json& record, const std::string& name) {
+  const auto found = record.find(name);
+  return found == record.end() || found->is_null() ? "" : text_field(record, name);
+}
+
+// "weight": 0 or 1, or "train": false or true, as some tools write them; taken out of the message.
+std::optional<bool> take_weight(Json& message, std::size_t number) {
+  std::optional<bool> trained;
+  for (const char* name : {"weight", "train"}) {
+    const auto found = message.find(name);
+    if (found == message.end()) continue;
+    const bool good = found->is_null() || found->is_boolean() || (found->is_number() && (*found == 0 || *found == 1));
+    if (!good) throw Unreadable(fmt::format("has {}: {} in message {}: it must be 0 or 1", name, found->dump(), number));
+    if (found->is_boolean()) trained = found->get<bool>();
+    if (found->is_number()) trained = *found == 1;
+    message.erase(name);
+  }
+  return trained;
+}
+
+// Adds a message and whether it is trained. `number` counts from 1, for messages.
+void add_message(Conversation& conversation, Json message, std::size_t number) {
+  const auto trained = take_weight(message, number);
+  if (message.at("role") == "assistant") {
+    conversation.trained.push_back(trained.value_or(true));
+  } else if (trained.value_or(false)) {
+    throw Unreadable(fmt::format("wants message {} (role {}) trained: only what the assistant says is", number, message.at("role").dump()));
+  }
+  conversation.messages.push_back(std::move(message));
+}
+
+Json said(std::string_view role, std::string content) { return {{"role", role}, {"content", std::move(content)}}; }
+
+void add_messages(Conversation& conversation, const Json& list, std::string_view field_name) {
+  std::size_t number = 0;
+  for (const Json& message : list) {
+    ++number;
+    if (!message.is_object())
+      throw Unreadable(
+          fmt::format("has {} as message {} of '{}', not an object with role and content", message.type_name(), number, field_name));
+    const auto role = message.find("role");
+    if (role == message.end() || !role->is_string()) {
+      throw Unreadable(fmt::format("has no \"role\" in message {} of '{}' (it has {})", number, field_name, fields_of(message)));
+    }
+    const auto content = message.find("content");
+    const bool without = content == message.end() || content->is_null();
+    if (without && !message.contains("tool_calls"))
+      throw Unreadable(fmt::format("has no \"content\" in message {} of '{}'", number, field_name));
+    if (!without && !content->is_string() && !content->is_array()) {
+      throw Unreadable(
+          fmt::format("has {} as \"content\" of message {} of '{}', where text is needed", content->type_name(), number, field_name));
+    }
+    add_message(conversation, message, number);
+  }
+}
+
+std::string role_of(const std::string& from, std::size_t number) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 15> roles = {{{"human", "user"},
+                                                                                           {"user", "user"},
+                                                                                           {"gpt", "assistant"},
+                                                                                           {"assistant", "assistant"},
+                                                                                           {"chatgpt", "assistant"},
+                                                                                           {"bing", "assistant"},
+                                                                                           {"bard", "assistant"},
+                                                                                           {"model", "assistant"},
+                                                                                           {"function_call", "assistant"},
+                                                                                           {"system", "system"},
+                                                                                           {"tool", "tool"},
+                                                                                           {"observation", "tool"},
+                                                                                           {"function_response", "tool"},
+                                                                                           {"function", "tool"},
+                                                                                           {"ipython", "tool"}}};
+  for (const auto& [name, role] : roles) {
+    if (base::lower(from) == name) return std::string(role);
+  }
+  throw Unreadable(fmt::format("has \"from\": \"{}\" in message {}: known are human, gpt, system, function_call and tool", from, number));
+}
+
+// What a function_call says, {"name": ..., "arguments": ...}, as the call that templates know.
+Json tool_call(const std::string& value, std::size_t number) {
+  const Json call = Json::parse(value, nullptr, false);
+  if (!call.is_object() || !call.contains("name")) {
+    throw Unreadable(fmt::format("has a function_call in message {} that is no JSON object with \"name\" and \"arguments\"", number));
+  }
+  return {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", Json::array({{{"type", "function"}, {"function", call}}})}};
+}
+
+void add_sharegpt(Conversation& conversation, const Json& list, std::string_view field_name) {
+  std::size_t number = 0;
+  for (const Json& turn : list) {
+    ++number;
+    if (!turn.is_object() || !turn.contains("from") || !turn.contains("value") || !turn["from"].is_string() || !turn["value"].is_string()) {
+      throw Unreadable(fmt::format("has no \"from\" and \"value\" with text in message {} of '{}'{}", number, field_name,
+                                   turn.is_object() ? fmt::format(" (it has {})", fields_of(turn)) : ""));
+    }
+    const std::string from = turn["from"], value = turn["value"];
+    const std::string role = role_of(from, number);
+    Json message = base::lower(from) == "function_call" ? tool_call(value, number) : said(role, value);
+    for (const char* name : {"weight", "train"}) {
+      if (turn.contains(name)) message[name] = turn[name];
+    }
+    add_message(conversation, std::move(message), number);
+  }
+}
+
+// The record's own system text, or the one of data.system_prompt, goes before conversations that have none.
+void add_system(Conversation& conversation, const Json& record, const config::DataConfig& data) {
+  const bool has_one =
+      !conversation.messages.empty() && (conversation.messages[0]["role"] == "system" || conversation.messages[0]["role"] == "developer");
+  std::string system = optional_text(record, "system");
+  if (has_one) return;
+  if (system.empty()) system = data.system_prompt;
+  if (!system.empty()) conversation.messages.insert(conversation.messages.begin(), said("system", system));
+}
+
+void add_tools(Conversation& conversation, const Json& record) {
+  const auto tools = record.find("tools");
+  if (tools == record.end() || tools->is_null()) return;
+  Json list = tools->is_string() ? Json::parse(tools->get_ref<const std::string&>(), nullptr, false) : *tools;
+  if (tools->is_string() && tools->get_ref<const std::string&>().empty()) return;
+  if (!list.is_array()) throw Unreadable("has no list of function descriptions in the field 'tools'");
+  if (!list.empty()) conversation.tools = std::move(list);
+}
+
+Conversation finish(Conversation conversation, const Json& record, const config::DataConfig& data) {
+  add_system(conversation, record, data);
+  add_tools(conversation, record);
+  return conversation;
+}
+
+Conversation read_chat(const Json& record, RecordFormat format, const config::DataConfig& data) {
+  const std::string name = messages_name(record, data);
+  const Json list = list_of(field(record, name), name);
+  if (list.empty()) throw Unreadable(fmt::format("has no messages in the field '{}'", name));
+  Conversation conversation;
+  (format == RecordFormat::messages ? add_messages : add_sharegpt)(conversation, list, name);
+  return finish(std::move(conversation), record, data);
+}
+
+// history: [["question", "answer"], ...] before the instruction.
+void add_history(Conversation& conversation, const Json& record) {
+  const auto history = record.find("history");
+  if (history == record.end() || history->is_null()) return;
+  const Json turns = history->is_string() && history->get_ref<const std::string&>().empty() ? Json::array() : list_of(*history, "history");
+  for (const Json& turn : turns) {
+    if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string()) {
+      throw Unreadable("has a field 'history' that is no list of [question, answer]");
+    }
+    conversation.messages.push_back(said("user", turn[0]));
+    conversation.messages.push_back(said("assistant", turn[1]));
+    conversation.trained.push_back(true);
+  }
+}
+
+Content read_alpaca(const Json& record, const config::DataConfig& data, bool chat) {
+  const std::string instruction = text_field(record, data.prompt_field.empty() ? "instruction" : data.prompt_field);
+  const std::string output = text_field(record, data.completion_field.empty() ? answer_name(record) : data.completion_field);
+  const std::string input = optional_text(record, "input");
+  if (chat) {
+    Conversation conversation;
+    add_history(conversation, record);
+    conversation.messages.push_back(said("user", input.empty() ? instruction : instruction + "\n" + input));
+    conversation.messages.push_back(said("assistant", output));
+    conversation.trained.push_back(true);
+    return finish(std::move(conversation), record, data);
+  }
+  std::string prompt = optional_text(record, "system");
+  if (prompt.empty()) prompt = data.system_prompt;
+  if (!prompt.empty()) prompt += "\n\n";
+  prompt += fmt::format("### Instruction:\n{}\n\n", instruction);
+  if (!input.empty()) prompt += fmt::format("### Input:\n{}\n\n", input);
+  return Exchange{prompt + "### Response:\n", output};
+}
+
+Content read_prompt(const Json& record, const config::DataConfig& data, bool chat) {
+  const auto names = prompt_names(record, data);
+  if (!names) {
+    const std::string prompt = data.prompt_field.empty() ? "prompt" : data.prompt_field;
+    field(record, prompt);
+    field(record, data.completion_field.empty() ? "completion" : data.completion_field);
+    throw base::Bug("a record without prompt and completion has both");
+  }
+  const Json &prompt = field(record, names->first), &completion = field(record, names->second);
+  Conversation conversation;
+  if (prompt.is_array()) {  // both are messages; what the assistant says in the prompt is context
+    add_messages(conversation, prompt, names->first);
+    std::fill(conversation.trained.begin(), conversation.trained.end(), false);
+    if (completion.is_string())
+      add_message(conversation, said("assistant", completion), conversation.messages.size() + 1);
+    else
+      add_messages(conversation, list_of(completion, names->second), names->second);
+    return finish(std::move(conversation), record, data);
+  }
+  const std::string asked = text_field(record, names->first), answered = text_field(record, names->second);
+  if (!chat) return Exchange{asked, answered};
+  conversation.messages = Json::array({said("user", asked), said("assistant", answered)});
+  conversation.trained = {true};
+  return finish(std::move(conversation), record, data);
+}
+
+}  // namespace
+
+std::string fields_of(const Json& record) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : record.items()) {
+    if (names.size() == 12) {
+      names.emplace_back("...");
+      break;
+    }
+    names.push_back(name);
+  }
+  return names.empty() ? "no fields" : base::join(names, ", ");
+}
+
+std::optional<RecordFormat> detect_format(const Json& record, const config::DataConfig& data) {
+  const std::string name = messages_name(record, data);
+  if (const auto found = record.find(name); found != record.end()) {
+    const Json list = found->is_string() ? Json::parse(found->get_ref<const std::string&>(), nullptr, false) : *found;
+    if (list.is_array() && !list.empty() && list[0].is_object())
+      return list[0].contains("from") ? RecordFormat::sharegpt : RecordFormat::messages;
+    if (list.is_array() || !data.messages_field.empty()) return RecordFormat::messages;
+  }
+  if (!data.text_field.empty() && has(record, data.text_field)) return RecordFormat::text;
+  if (has(record, "instruction") && has(record, answer_name(record)) && data.prompt_field.empty()) return RecordFormat::alpaca;
+  if (prompt_names(record, data)) return RecordFormat::prompt_completion;
+  if (has(record, text_name(data))) return RecordFormat::text;
+  return std::nullopt;
+}
+
+Content read_content(const Json& record, RecordFormat format, const config::DataConfig& data, bool chat) {
+  switch (format) {
+    case RecordFormat::messages:
+    case RecordFormat::sharegpt: return read_chat(record, format, data);
+    case RecordFormat::alpaca: return read_alpaca(record, data, chat);
+    case RecordFormat::prompt_completion: return read_prompt(record, data, chat);
+    case RecordFormat::text: return PlainText{text_field(record, text_name(data))};
+    case RecordFormat::automatic: break;
+  }
+  throw base::Bug("a record is read after its format is known");
+}
+
+}  // namespace lockstep::records
