@@ -166,6 +166,24 @@ def test_samples_come_from_all_ranks_in_order(tmp_path):
     assert runs[0] == runs[1] == runs[2]
 
 
+def test_a_fine_tune_on_conversations_samples_answers_and_is_talked_to(tmp_path, model):
+    lines = [{"messages": [{"role": "user", "content": f"w{7 + i % 50} w{8 + i % 40}"}, {"role": "assistant", "content": "w30 w31 w32"}]} for i in range(40)]
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({
+        "model": {"path": str(model)}, "lora": {"enabled": True, "rank": 4}, "data": {"path": str(tmp_path / "chats.jsonl"), "seq_len": 32},
+        "trainer": {"max_steps": 40, "global_batch_size": 8, "learning_rate": 0.03, "eval_interval": 20},
+        "monitor": {"sample_prompts": ["w9 w10", "w40 w41", "w11 w12"], "sample_tokens": 8, "sample_temperature": 0}}))
+    result = train(tmp_path, "run", config, "--ranks", "2")
+    samples = [line for line in result.metrics() if line.get("event") == "sample"]
+    assert [line["prompt"] for line in samples] == ["w9 w10", "w40 w41", "w11 w12"]
+    assert words(samples[0]["text"]) == ["w30", "w31", "w32"], "it learned its only answer, and stops behind it"
+    answer = lockstep("generate", "--run", result.folder, "--chat", "w9 w10", "--max-tokens", 8, *GREEDY).stdout
+    assert words(answer) == ["w30", "w31", "w32"]
+    accuracy = [line["eval_accuracy"] for line in result.metrics() if "eval_loss" in line]
+    assert accuracy[-1] > 0.9
+
+
 def test_the_best_checkpoint_stays(tmp_path):
     """A learning rate that soon ruins the model: the best evaluation is an early one."""
     config = write_config(tmp_path, trainer={"max_steps": 12, "eval_interval": 2, "save_interval": 3, "max_checkpoints": 1, "learning_rate": 0.3,

@@ -76,6 +76,22 @@ def test_a_chat_is_rendered_with_the_generation_prompt(tmp_path):
     assert line["completion"].split() == [word for word in tokenizer.convert_ids_to_tokens(out.tolist()) if word in WORDS]
 
 
+@pytest.mark.parametrize("dora", [False, True], ids=["lora", "dora"])
+def test_an_adapter_beside_the_model_writes_as_peft(tmp_path, dora):
+    peft = pytest.importorskip("peft")
+    model = make_folder(tmp_path / "model")
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")
+    [plain] = greedy(model, tokenizer, PROMPTS[:1])
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=16, target_modules="all-linear", use_dora=dora, init_lora_weights=False))
+    adapted.save_pretrained(tmp_path / "adapter")
+    lines = generate_file(tmp_path, [{"prompt": prompt} for prompt in PROMPTS], "--adapter", tmp_path / "adapter", "--temperature", 0, "--max-tokens",
+                          MAX_TOKENS, model=tmp_path / "model")
+    theirs = [greedy(adapted, tokenizer, [prompt])[0] for prompt in PROMPTS]
+    assert theirs[0] != plain, "this test needs an adapter that changes something"
+    for mine, tokens in zip(lines, theirs):
+        assert mine["completion"].split() == [word for word in tokenizer.convert_ids_to_tokens(tokens) if word in WORDS]
+
+
 def processors(temperature, top_k, top_p, min_p, repetition_penalty):
     chosen = transformers.LogitsProcessorList()
     if repetition_penalty != 1:
