@@ -143,7 +143,7 @@ void Decoder::release_buffers() {
   auto& p = *parts_;
   for (BlockActivations& saved : p.saved) saved = {};
   p.scratch = {};
-  p.embedded = p.dstream = {};
+  p.embedded = p.dstream = at::Tensor();
   p.head.release_buffers();
 }
 
