@@ -152,6 +152,20 @@ def test_a_conversation_that_outgrows_the_model_says_so(model):
     assert words(done.stdout) == words(chat(model, "w10 w11").stdout)
 
 
+def test_ctrl_c_stops_the_answer_and_the_conversation_goes_on(tmp_path):
+    make_folder(tmp_path / "model", max_position_embeddings=60000)
+    command = [LOCKSTEP, "chat", "--model", tmp_path / "model", "--max-tokens", "50000", "--temperature", "1.5", "--device", "cpu"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for word in ("w10", "w11"):
+        process.stdin.write(f"{word}\n")
+        process.stdin.flush()
+        begun = process.stdout.read(1)  # the answer has begun
+        process.send_signal(signal.SIGINT)
+        assert len(begun + process.stdout.readline()) < 200000
+    process.stdin.close()
+    assert process.wait(60) == 0, process.stderr.read()
+
+
 def samples_of(result):
     return [(line["step"], line["prompt"], line["text"]) for line in result.metrics() if line.get("event") == "sample"]
 
