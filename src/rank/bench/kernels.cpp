@@ -17,6 +17,7 @@
 #include "rank/model/rotary.h"
 #include "rank/model/linear.h"
 #include "rank/model/model.h"
+#include "rank/model/quantized.h"
 #include "rank/optim/adamw_8bit.h"
 #include "rank/train/device_memory.h"
 
@@ -42,6 +43,7 @@ class KernelBench {
     embedding();
     loss();
     optimizer();
+    dequantize();
     matmul("qkv", rows_, dims_.hidden, dims_.qkv_width());
     matmul("out", rows_, dims_.q_width(), dims_.hidden);
     matmul("gate_up", rows_, dims_.hidden, 2 * dims_.intermediate);
@@ -155,6 +157,22 @@ class KernelBench {
           bytes_of({gradient, gradient, master, master, codes, codes, other_codes, other_codes}) + (own_weights ? bytes_of({weights}) : 0),
           [&] { kernels::adamw_8bit({gradient, master, own_weights ? weights : master, {}, {}}, first, second, control, adamw); });
     moves("sum_of_squares", gradient, bytes_of({gradient}), [&] { kernels::sum_of_squares({gradient}); });
+  }
+
+  // The largest matrix of a block, as a step with frozen weights in few bits makes it whole.
+  void dequantize() {
+    const model::LeafSpec leaf{.name = "gate_up",
+                               .pieces = {{"gate", {dims_.intermediate, dims_.hidden}}, {"up", {dims_.intermediate, dims_.hidden}}}};
+    for (const auto quantization : {model::Quantization::nf4, model::Quantization::int8}) {
+      model::QuantizedMatrix matrix(
+          leaf, {.device = device_, .weight_dtype = options_.dtype().toScalarType(), .trainable = false, .quantization = quantization});
+      for (std::size_t piece = 0; piece < 2; ++piece) matrix.store(piece, random(leaf.pieces[piece].shape));
+      at::Tensor buffer;
+      matrix.dense(buffer);
+      const bool nf4 = quantization == model::Quantization::nf4;
+      moves(nf4 ? "dequantize nf4" : "dequantize int8", buffer, bytes_of({buffer}) + static_cast<double>(matrix.bytes()),
+            [&] { matrix.dense(buffer); });
+    }
   }
 
   void matmul(const std::string& name, std::int64_t rows, std::int64_t in, std::int64_t out) {
