@@ -30,6 +30,7 @@ class Bench {
     accumulation_ = batch.gradient_accumulation;
     replica_ = train::make_units(config_, device_);
     model_ = train::make_decoder(config_, replica_);
+    train::choose_precision(config_, *model_, device_);
     train::initialize_weights(config_, replica_);
     train::initialize_adapters(config_, replica_, *model_);
     const double tokens = static_cast<double>(batch.global_batch_size * config_.data.seq_len);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "rank/kernels/fp8.h"
 #include "rank/model/block.h"
 #include "rank/model/buffers.h"
 #include "rank/model/head.h"
@@ -137,6 +138,12 @@ void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
   if (!p.offloaded.empty() && !device.is_cpu()) p.offload.emplace(device);
   if (!p.offload) p.offloaded.clear();
   p.head.set_lean(std::find(keep.begin(), keep.end(), Keep::all) == keep.end());
+}
+
+void Decoder::use_fp8() {
+  const at::Tensor& weights = parts_->embedding.weights();
+  base::check(weights.scalar_type() == at::kBFloat16 && kernels::has_fp8(weights.device()), "8-bit products are for bf16 models on CUDA");
+  parts_->scratch.projection.fp8.emplace(weights.device());
 }
 
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }
