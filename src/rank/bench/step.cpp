@@ -111,7 +111,7 @@ StepResult measure_step(const StepRequest& request) {
   const config::BatchPlan batch = config::plan_batch(config, 1);
   StepResult result{.model = config.model.name,
                     .device = train::describe_device(request.device),
-                    .dtype = std::string(config::name_of(config.model.dtype)),
+                    .dtype = fmt::format("{}{}", config::name_of(config.model.dtype), config.trainer.fp8 ? " with fp8 matmuls" : ""),
                     .optimizer = describe_optimizer(config.trainer),
                     .seq_len = config.data.seq_len,
                     .batch_size = batch.batch_size,

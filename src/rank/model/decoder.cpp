@@ -72,6 +72,7 @@ struct Decoder::Parts {
     const auto device = embedding.weights().device();
     const auto time = input.tokens.size(1);
     BlockContext context{.time = time, .rotary = rotary_for(time), .scratch = &scratch};
+    if (scratch.projection.fp8) scratch.projection.fp8->reserve(dims, input.tokens.numel());
     if (input.starts.defined()) pack(input.starts, device, context);
     if (input.keys.defined()) context.dropout = {input.keys, time};
     return context;

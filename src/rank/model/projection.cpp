@@ -17,7 +17,7 @@ const at::Tensor& Projection::weight(ProjectionScratch& scratch) const {
 
 void Projection::multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                           ProjectionScratch& scratch) const {
-  if (scratch.fp8 && scratch.fp8->forward(out, x, weight, bias)) return;
+  if (scratch.fp8 && scratch.fp8->forward(out, x, weight, bias, scales_)) return;
   linear(out, x, weight, bias);
 }
 
@@ -48,7 +48,7 @@ const at::Tensor& Projection::gained(const at::Tensor& dout, ProjectionScratch& 
 void Projection::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, ProjectionScratch& scratch) const {
   const at::Tensor& d = gained(dout, scratch);
   const at::Tensor& w = weight(scratch);
-  if (!scratch.fp8 || !scratch.fp8->backward_input(dx, d, w, /*paired=*/unit_.trainable())) linear_backward_input(dx, d, w);
+  if (!scratch.fp8 || !scratch.fp8->backward_input(dx, d, w, scales_, /*paired=*/unit_.trainable())) linear_backward_input(dx, d, w);
   if (adapter_) adapter_->backward_input(dx, d, dropout, scratch.adapter);
 }
 
@@ -65,7 +65,7 @@ void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, co
       unit_.gradient_ready(*bias_);
     }
     const at::Tensor& gradient = unit_.gradient(leaf_);
-    if (!scratch.fp8 || !scratch.fp8->backward_weight(gradient, dout, x)) linear_backward_weight(gradient, dout, x);
+    if (!scratch.fp8 || !scratch.fp8->backward_weight(gradient, dout, x, scales_)) linear_backward_weight(gradient, dout, x);
     unit_.gradient_ready(leaf_);
   }
   if (!adapter_) return;

@@ -47,6 +47,7 @@ class Projection {
   std::size_t leaf_;
   std::optional<std::size_t> bias_;
   std::optional<Adapter> adapter_;
+  mutable Fp8Scales scales_;  // of this micro-step; only with fp8
 };
 
 }  // namespace lockstep::model

@@ -121,7 +121,7 @@ TEST_F(Fp8Kernels, ProductsOfTheRoundedNumbers) {
         const auto bias = random({1, columns}, 5).view({-1});
         const auto expect_near = [&](const at::Tensor& actual, const at::Tensor& expected) {
           const double off = (actual.to(at::kFloat) - expected).abs().max().item<double>();
-          EXPECT_LE(off, 6e-3 * expected.abs().max().item<double>());
+          EXPECT_LE(off, (sums == Sums::fast ? 1.5e-2 : 6e-3) * expected.abs().max().item<double>());
         };
         const auto out = at::full({rows, columns}, NAN, x.options());
         ASSERT_TRUE(fp8_matmul(out, left, right, Into::write, sums));

@@ -106,14 +106,16 @@ TEST_F(Fp8Model, PairsDoNotMixUpGradients) {
     return ((x * y).sum() / (x.norm() * y.norm())).item<double>() > 0.99;
   };
   Fp8Products products(test::device());
+  Fp8Scales scales;
+  EXPECT_TRUE(products.forward(dout.clone(), x, w, {}, scales));
   for (const bool weight_first : {true, false}) {
     const auto dx = random(64, 32, 5), dweight = at::zeros_like(w);
     const auto check = [&](const at::Tensor& d) {
       dout.copy_(d);
       dweight.zero_();
-      if (weight_first) EXPECT_TRUE(products.backward_weight(dweight, dout, x));
-      EXPECT_TRUE(products.backward_input(dx, dout, w, /*paired=*/true));
-      if (!weight_first) EXPECT_TRUE(products.backward_weight(dweight, dout, x));
+      if (weight_first) EXPECT_TRUE(products.backward_weight(dweight, dout, x, scales));
+      EXPECT_TRUE(products.backward_input(dx, dout, w, scales, /*paired=*/true));
+      if (!weight_first) EXPECT_TRUE(products.backward_weight(dweight, dout, x, scales));
       EXPECT_TRUE(near(dx, at::matmul(d.to(at::kFloat), w.to(at::kFloat))));
       EXPECT_TRUE(near(dweight, at::matmul(d.to(at::kFloat).t(), x.to(at::kFloat))));
     };
