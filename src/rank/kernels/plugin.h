@@ -13,7 +13,7 @@ namespace lockstep::kernels {
 struct CudaPlugin {
   int version;
   const Table* table;
-  const Fp8Table* fp8;  // for devices whose capability has it
+  const Fp8Table* fp8;                             // for devices whose capability has it
   Stream (*current_stream)(int device);            // also makes it the calling thread's device, so that kernels land there
   void (*synchronize)(int device);                 // waits for the current stream
   std::uint64_t (*peak_memory_bytes)(int device);  // most that tensors have held at once since the last reset

@@ -15,7 +15,7 @@ namespace lockstep::kernels {
 namespace cuda {
 const Table& table();
 const Fp8Table& fp8_table();
-}
+}  // namespace cuda
 
 namespace {
 

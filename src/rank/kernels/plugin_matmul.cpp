@@ -119,8 +119,8 @@ struct Plan {
 
 Layout layout(cudaDataType_t type, bool transposed, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublasLtMatrixLayoutCreate(&made, type, std::uint64_t(transposed ? rows : columns),
-                                   std::uint64_t(transposed ? columns : rows), stride),
+  check(cublasLtMatrixLayoutCreate(&made, type, std::uint64_t(transposed ? rows : columns), std::uint64_t(transposed ? columns : rows),
+                                   stride),
         "layout");
   return Layout(made);
 }
@@ -333,9 +333,7 @@ bool run(const Product& a, Stream stream) {
 
 }  // namespace
 
-bool matmul(const Matmul& a, Stream stream) {
-  return run({a, native_type(a.type), native_type(a.type)}, stream);
-}
+bool matmul(const Matmul& a, Stream stream) { return run({a, native_type(a.type), native_type(a.type)}, stream); }
 
 bool fp8_matmul(const Fp8Matmul& a, Stream stream) {
   const Matmul plain{.left = a.left,

@@ -92,8 +92,7 @@ void Fp8Products::cast_gradient(const at::Tensor& dout, bool paired) {
   kernels::fp8_cast(dout, gradient_scale_, gradient_.values, gradient_t_.values);
 }
 
-bool Fp8Products::forward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                          Fp8Scales& scales) {
+bool Fp8Products::forward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Fp8Scales& scales) {
   if (!suits(x, weight)) return false;
   if (!scales.input.defined()) {
     const at::Tensor made = kernels::make_fp8_scales(2, x.device());

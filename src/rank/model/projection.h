@@ -39,7 +39,8 @@ class Projection {
 
  private:
   // out = x weight^T (+ bias), in 8 bits where asked for and possible.
-  void multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, ProjectionScratch& scratch) const;
+  void multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                ProjectionScratch& scratch) const;
   // What the gradients of a DoRA product are taken of: dout times its gain.
   const at::Tensor& gained(const at::Tensor& dout, ProjectionScratch& scratch) const;
 
