@@ -114,9 +114,10 @@ TEST_F(Fp8Model, PairsDoNotMixUpGradients) {
     const auto check = [&](const at::Tensor& d) {
       dout.copy_(d);
       dweight.zero_();
-      if (weight_first) EXPECT_TRUE(products.backward_weight(dweight, dout, x, scales));
+      const auto weight = [&] { EXPECT_TRUE(products.backward_weight(dweight, dout, x, scales)); };
+      if (weight_first) weight();
       EXPECT_TRUE(products.backward_input(dx, dout, w, scales, /*paired=*/true));
-      if (!weight_first) EXPECT_TRUE(products.backward_weight(dweight, dout, x, scales));
+      if (!weight_first) weight();
       EXPECT_TRUE(near(dx, at::matmul(d.to(at::kFloat), w.to(at::kFloat))));
       EXPECT_TRUE(near(dweight, at::matmul(d.to(at::kFloat).t(), x.to(at::kFloat))));
     };
