@@ -31,7 +31,7 @@ def losses(asked, output, fp8):
     name = "fp8" if fp8 else "bf16"
     command = [asked.lockstep, "train", "-f", asked.model, "--output", output, "--name", name, "--ranks", "1",
                f"data.seq_len={asked.seq}", f"trainer.batch_size={asked.batch}", f"trainer.global_batch_size={asked.batch}",
-               f"trainer.max_steps={asked.steps}", "trainer.warmup_steps=20", "trainer.log_interval=1", "trainer.eval_interval=0",
+               "model.dtype=bf16", f"trainer.max_steps={asked.steps}", "trainer.warmup_steps=20", "trainer.log_interval=1", "trainer.eval_interval=0",
                "trainer.save_interval=0", "checkpoint.save_at_end=false", "monitor.sample_tokens=0", f"trainer.fp8={str(fp8).lower()}", *asked.more]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:

@@ -2,7 +2,7 @@
 set(kernels_dir "${CMAKE_SOURCE_DIR}/src/rank/kernels")
 get_target_property(kernel_sources lockstep_kernels SOURCES)
 set(kernel_loops ${kernel_sources})
-list(FILTER kernel_loops EXCLUDE REGEX "/(fp8|kernels|matmul_cache|parallel|plugin|rotary_table|tables)\\.cpp$")
+list(FILTER kernel_loops EXCLUDE REGEX "/(fp8|kernels|matmul_cache|parallel|plugin|quantize|rotary_table|tables)\\.cpp$")
 list(REMOVE_ITEM kernel_sources ${kernel_loops})
 if(NOT LOCKSTEP_CUDA)
   list(REMOVE_ITEM kernel_sources "${kernels_dir}/plugin.cpp")
@@ -18,6 +18,8 @@ foreach(isa plain avx2 avx512)
   target_compile_definitions(kernel_loops_${isa} PRIVATE LOCKSTEP_ISA=${isa})
   # No trapping or errno: nothing here reads them, and both keep loops scalar. Sums are reordered only where a pragma says so.
   target_compile_options(kernel_loops_${isa} PRIVATE -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math -fvisibility=hidden ${isa_${isa}})
+  # A fused multiply-add would round once where bitsandbytes rounds twice.
+  set_source_files_properties("${kernels_dir}/nf4.cpp" TARGET_DIRECTORY kernel_loops_${isa} PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
   list(APPEND kernel_sources $<TARGET_OBJECTS:kernel_loops_${isa}>)
 endforeach()
 set_property(TARGET lockstep_kernels PROPERTY SOURCES ${kernel_sources})

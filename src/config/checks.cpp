@@ -24,6 +24,7 @@ class Checker {
   std::vector<std::string> run() {
     names();
     heads();
+    quantization();
     lengths();
     steps();
     data();
@@ -78,6 +79,18 @@ class Checker {
     }
   }
 
+  void quantization() {
+    const ModelConfig& m = config_.model;
+    if (m.load_in_4bit && m.load_in_8bit) {
+      broken({"model.load_in_8bit", "model.load_in_4bit"},
+             "model.load_in_4bit and model.load_in_8bit are both set, but a matrix is held in one way. Remove one of them.");
+    } else if ((m.load_in_4bit || m.load_in_8bit) && !config_.lora.enabled) {
+      const std::string_view key = m.load_in_4bit ? "model.load_in_4bit" : "model.load_in_8bit";
+      broken({key}, "{} = true freezes the weights, and without adapters nothing is left to train. Set lora.enabled=true, or remove {}.",
+             key, key);
+    }
+  }
+
   void lengths() {
     const std::int64_t seq_len = config_.data.seq_len, longest = config_.model.max_seq_len;
     if (seq_len > longest) {
@@ -126,7 +139,7 @@ class Checker {
 
   void data() {
     const DataConfig& d = config_.data;
-    const bool from_file = d.kind == DataKind::bin || d.kind == DataKind::text;
+    const bool from_file = d.kind == DataKind::bin || d.kind == DataKind::text || d.kind == DataKind::records;
     if (from_file && d.path.empty()) {
       broken({"data.kind"}, "data.kind = {} needs a file. Give --data FILE, or set data.path.", name_of(d.kind));
     }

@@ -112,8 +112,9 @@ class Finder {
 
   // First the answer is found where it ends the conversation; mostly the whole conversation starts in just that way.
   Span find(std::size_t index) const {
-    const Turn turn = look(index);
-    if (const auto through = part(index + 1, false)) {
+    const auto through = part(index + 1, false);
+    const Turn turn = look(index, through);
+    if (through) {
       const auto alone = locate(*through, turn, 0, true);
       if (alone && alone->begin >= cursor_ && text_.starts_with(std::string_view(*through).substr(0, alone->end))) return *alone;
       if (alone) {
@@ -134,11 +135,13 @@ class Finder {
     std::string lead;  // what an answer starts with before its words, in a template without prompt: a space, mostly
   };
 
-  Turn look(std::size_t index) const {
+  Turn look(std::size_t index, const std::optional<std::string>& through) const {
     Turn turn{.words = words_of(messages_[index]), .calls_tools = calls_tools(messages_[index])};
     turn.prompted = part(index, true);
-    turn.unprompted = part(index, false);
     if (turn.prompted && turn.prompted->empty()) turn.prompted.reset();
+    // Mostly that is all one needs to know; rendering is what takes the time.
+    if (turn.prompted && through && through->starts_with(*turn.prompted) && text_.starts_with(*turn.prompted)) return turn;
+    turn.unprompted = part(index, false);
     turn.prompt = difference(turn.prompted, turn.unprompted);
     if (!turn.prompt.empty()) return turn;
     // Nothing to answer, a template that does not like to end here, or one without a prompt: try it on a plain question.

@@ -45,7 +45,10 @@ def files(tmp_path_factory):
             out.write(json.dumps({"id": number, "text": document, "other": 1}, ensure_ascii=number % 2 == 0) + "\n")
             if number % 50 == 0:
                 out.write("\n")
-    (root / "long.txt").write_text("\n\n".join(draws.choice(pages) for _ in range(300)), encoding="utf-8")
+    text = ""
+    while len(text) < 3e6:
+        text += draws.choice(pages) + "\n\n"
+    (root / "long.txt").write_text(text, encoding="utf-8")
     return root, documents
 
 

@@ -197,7 +197,7 @@ WEIGHT_MISTAKES = {
     "flat": (rewrite(lambda tensors: tensors.__setitem__(Q, torch.zeros(256))), f"tensor {Q} has shape [256]"),
     "whole numbers": (rewrite(lambda tensors: tensors.__setitem__(Q, torch.zeros(16, 16, dtype=torch.int64))), f"tensor {Q} is I64; F32, F16 and BF16 are read"),
     "f8": (rewrite(lambda tensors: tensors.__setitem__(Q, torch.zeros(16, 16).to(torch.float8_e4m3fn))), f"tensor {Q} is F8_E4M3; F32, F16 and BF16"),
-    "quantised": (rewrite(lambda tensors: tensors.__setitem__(Q, torch.zeros(128, 1, dtype=torch.uint8))), f"tensor {Q} is U8: its weights are already quantised"),
+    "quantised": (rewrite(lambda tensors: tensors.__setitem__(Q, torch.zeros(128, 1, dtype=torch.uint8))), f"tensor {Q} is quantised in a way that is not read; NF4 of bitsandbytes is"),
     "a bias of o_proj": (rewrite(lambda tensors: tensors.__setitem__("model.layers.0.self_attn.o_proj.bias", torch.zeros(16))),
                          "tensor model.layers.0.self_attn.o_proj.bias: a bias there is not supported"),
     "bytes past the file": (with_header(lambda header: header[Q].update(data_offsets=[0, 10**12])), f"tensor {Q}: its bytes 0 to 1000000000000 lie outside"),

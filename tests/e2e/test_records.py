@@ -24,7 +24,7 @@ def chats(count: int) -> str:
 
 def start(tmp_path, model, data, *args, name="run", timeout=120):
     command = [str(LOCKSTEP), "train", "--model", str(model), "--data", str(data), "--output", str(tmp_path), "--name", name, "--device", "cpu",
-               "--ranks", "2", f"data.cache_dir={tmp_path / 'cache'}", "data.seq_len=192", "trainer.global_batch_size=12", "trainer.log_interval=1",
+               "--ranks", "2", f"data.cache_dir={tmp_path / 'cache'}", "data.seq_len=240", "trainer.global_batch_size=12", "trainer.log_interval=1",
                "trainer.learning_rate=0.01", "monitor.sample_tokens=0", "checkpoint.export_at_end=false", "model.dtype=f32", *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=ROOT, env=os.environ)
     return Result(done.returncode, done.stdout, done.stderr, tmp_path / name)
@@ -121,7 +121,7 @@ def test_what_happens_to_long_records_can_be_chosen(tmp_path, model):
     long = json.dumps({"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "x" * 500}]})
     data = write(tmp_path, GOOD + long + "\n")
     stopped = start(tmp_path, model, data, "data.too_long=error")
-    assert stopped.code == 4 and "chat.jsonl:21: the record has" in stopped.err and "data.seq_len=192" in stopped.err, stopped.text
+    assert stopped.code == 4 and "chat.jsonl:21: the record has" in stopped.err and "data.seq_len=240" in stopped.err, stopped.text
     skipped = start(tmp_path, model, data, "data.too_long=skip", "trainer.max_steps=1")
     assert skipped.code == 0 and "1 too long and skipped" in skipped.out, skipped.text
 

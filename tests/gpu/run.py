@@ -92,6 +92,9 @@ def compare_training(build: pathlib.Path) -> None:
         for dtype in ("bf16", "f16"):
             trainer.compare(f"{dtype}-one-rank", one, 1e-2, "--gpus", "0", "--dtype", dtype, "--batch-size", "16")
             trainer.compare(f"{dtype}-nccl-two-ranks", one, 1e-2, *two, "--dtype", dtype, "--sync-backend", "nccl", backend="nccl")
+        trainer.compare("bf16-states-one-rank", one, 2e-2, "--gpus", "0", "--dtype", "bf16", "--optimizer-states", "bf16", "--batch-size", "16")
+        trainer.compare("bf16-states-nccl-two-ranks", one, 2e-2, *two, "--dtype", "bf16", "--optimizer-states", "bf16", "parallel.check_divergence=5")
+        trainer.compare("adamw-8bit-one-rank", one, 2e-2, "--gpus", "0", "--dtype", "bf16", "--optimizer", "adamw_8bit", "--batch-size", "16")
         trainer.compare("bf16-nccl-reduced-in-f32", one, 1e-2, *two, "--dtype", "bf16", "parallel.reduce_dtype=f32", "parallel.check_divergence=5")
 
 

@@ -160,8 +160,11 @@ def test_marks_equal_transformers(tool, folders, style, talk):
     try:
         expected = reference(made[style], CONVERSATIONS[talk], tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
     except Exception:
-        pytest.skip("transformers refuses this conversation; the test of the text compares that")
+        expected = None
     ours = tool.ask("render", folder=str(root / style), marked=True, **request(CONVERSATIONS[talk]))
+    if expected is None:
+        assert "error" in ours
+        return
     assert ours["tokens"] == expected["input_ids"]
     assert [int(bit) for bit in ours["mask"]] == list(expected["assistant_masks"])
 

@@ -69,7 +69,7 @@ class Conversation {
   void answer(const std::string& said) {
     Json messages = Json::array();
     if (!system_.empty()) messages.push_back({{"role", "system"}, {"content", system_}});
-    for (const Json& earlier : messages_) messages.push_back(earlier);
+    for (const Json& message : messages_) messages.push_back(message);
     const Json question = {{"role", "user"}, {"content", said}};
     messages.push_back(question);
     const auto got = worker_.ask(messages, [&](const std::string& piece) { show(shown_ ? text::harmless(piece) : piece); });

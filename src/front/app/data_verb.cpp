@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -21,6 +22,16 @@ constexpr const char* help_text = R"(lockstep data: prepares training data
   lockstep data VERB --help       the flags of a verb
 )";
 
+struct DataVerb {
+  std::string_view name;
+  int (*run)(std::span<const std::string>);
+};
+constexpr DataVerb verbs[] = {
+    {"inspect", run_data_inspect},
+    {"tokenize", run_data_tokenize},
+    {"train-tokenizer", run_data_train_tokenizer},
+};
+
 }  // namespace
 
 int run_data_verb(std::span<const std::string> args) {
@@ -28,13 +39,14 @@ int run_data_verb(std::span<const std::string> args) {
     std::fputs(help_text, stdout);
     return args.empty() ? static_cast<int>(base::ExitCode::usage) : 0;
   }
-  const auto rest = args.subspan(1);
-  if (args[0] == "inspect") return run_data_inspect(rest);
-  if (args[0] == "tokenize") return run_data_tokenize(rest);
-  if (args[0] == "train-tokenizer" || args[0] == "train_tokenizer") return run_data_train_tokenizer(rest);
-  const auto near = base::nearest(args[0], std::vector<std::string>{"inspect", "tokenize", "train-tokenizer"});
-  throw base::usage_error("data", "'{}' is not a verb of `lockstep data`.{} There are inspect, tokenize and train-tokenizer.", args[0],
-                          near ? fmt::format(" Did you mean {}?", *near) : "");
+  std::vector<std::string> names;
+  for (const DataVerb& verb : verbs) {
+    if (args[0] == verb.name) return verb.run(args.subspan(1));
+    names.emplace_back(verb.name);
+  }
+  const auto near = base::nearest(args[0], names);
+  throw base::usage_error("data", "'{}' is not a verb of `lockstep data`.{} There are {}.", args[0],
+                          near ? fmt::format(" Did you mean {}?", *near) : "", base::join(names, ", "));
 }
 
 }  // namespace lockstep::app

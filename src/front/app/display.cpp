@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "text/terminal.h"
 
 namespace lockstep::app {
 namespace {
@@ -34,15 +35,6 @@ std::string text_of(const Json& json, const char* name) {
 std::string eta(std::int64_t step, std::int64_t total, double step_seconds) {
   if (total <= step || step_seconds <= 0) return "";
   return base::human_duration(static_cast<double>(total - step) * step_seconds);
-}
-
-// A model may write anything; what would steer the terminal becomes a dot.
-std::string harmless(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 && c != '\t') c = '.';
-    if (c == 0x7f) c = '.';
-  }
-  return text;
 }
 
 int terminal_width() {
@@ -125,8 +117,10 @@ void Display::show_event(const Json& json) {
   if (event == "checkpoint") print(fmt::format("step {}  checkpoint {}", step, text_of(json, "path")));
   if (event == "skipped") print(fmt::format("step {}  skipped: {}", step, text_of(json, "reason")));
   if (event == "sample") {
-    print(fmt::format("step {}  sample:", step));
-    for (const auto& line : base::split(text_of(json, "text"), '\n')) print("    " + harmless(line));
+    const std::string written = text_of(json, "text"), prompt = text_of(json, "prompt");
+    const bool answers = !written.starts_with(prompt);  // a chat: it is not the prompt's continuation
+    print(answers ? fmt::format("step {}  sample, asked: {}", step, text::harmless(prompt)) : fmt::format("step {}  sample:", step));
+    for (const auto& line : base::split(written, '\n')) print("    " + text::harmless(line));
   }
 }
 

@@ -130,7 +130,7 @@ class Job {
         reader_(options.inputs, options.chunk_bytes,
                 [&tokenizer](std::string_view text, std::size_t middle) { return find_cut(tokenizer, text, middle); }),
         encoder_(tokenizer, options),
-        finished_(4 * threads_) {}
+        finished_(std::int64_t{4} * threads_) {}
 
   Totals run(base::FileWriter& file, const Progress& progress) {
     std::vector<std::jthread> workers;

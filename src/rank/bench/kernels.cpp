@@ -18,6 +18,8 @@
 #include "rank/model/rotary.h"
 #include "rank/model/linear.h"
 #include "rank/model/model.h"
+#include "rank/model/quantized.h"
+#include "rank/optim/adamw_8bit.h"
 #include "rank/train/device_memory.h"
 
 namespace lockstep::bench {
@@ -42,6 +44,7 @@ class KernelBench {
     embedding();
     loss();
     optimizer();
+    dequantize();
     matmul("qkv", rows_, dims_.hidden, dims_.qkv_width());
     matmul("out", rows_, dims_.q_width(), dims_.hidden);
     matmul("gate_up", rows_, dims_.hidden, 2 * dims_.intermediate);
@@ -155,7 +158,30 @@ class KernelBench {
       moves("adamw bf16 states", weights, bytes_of({gradient, gradient, weights, weights, first, first, second, second}),
             [&] { kernels::update({gradient, weights, weights, first, second}, control, adamw); });
     }
+    const auto codes = at::zeros({count}, options_.dtype(at::kByte)), other_codes = at::zeros({count}, options_.dtype(at::kByte));
+    const auto scale = at::zeros({count / kernels::kQuantBlock}, f32()), other_scale = at::zeros({count / kernels::kQuantBlock}, f32());
+    const kernels::QuantState first{codes, scale, optim::dynamic_map(true).to(device_)};
+    const kernels::QuantState second{other_codes, other_scale, optim::dynamic_map(false).to(device_)};
+    moves("adamw 8-bit moments", master,
+          bytes_of({gradient, gradient, master, master, codes, codes, other_codes, other_codes}) + (own_weights ? bytes_of({weights}) : 0),
+          [&] { kernels::adamw_8bit({gradient, master, own_weights ? weights : master, {}, {}}, first, second, control, adamw); });
     moves("sum_of_squares", gradient, bytes_of({gradient}), [&] { kernels::sum_of_squares({gradient}); });
+  }
+
+  // The largest matrix of a block, as a step with frozen weights in few bits makes it whole.
+  void dequantize() {
+    const model::LeafSpec leaf{.name = "gate_up",
+                               .pieces = {{"gate", {dims_.intermediate, dims_.hidden}}, {"up", {dims_.intermediate, dims_.hidden}}}};
+    for (const auto quantization : {model::Quantization::nf4, model::Quantization::int8}) {
+      model::QuantizedMatrix matrix(
+          leaf, {.device = device_, .weight_dtype = options_.dtype().toScalarType(), .trainable = false, .quantization = quantization});
+      for (std::size_t piece = 0; piece < 2; ++piece) matrix.store(piece, random(leaf.pieces[piece].shape));
+      at::Tensor buffer;
+      matrix.dense(buffer);
+      const bool nf4 = quantization == model::Quantization::nf4;
+      moves(nf4 ? "dequantize nf4" : "dequantize int8", buffer, bytes_of({buffer}) + static_cast<double>(matrix.bytes()),
+            [&] { matrix.dense(buffer); });
+    }
   }
 
   void matmul(const std::string& name, std::int64_t rows, std::int64_t in, std::int64_t out) {

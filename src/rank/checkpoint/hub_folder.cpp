@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "rank/checkpoint/bnb.h"
 #include "rank/checkpoint/pages.h"
 
 namespace lockstep::checkpoint {
@@ -152,8 +153,8 @@ void check_tensor(const HubFolder::Tensor& tensor, const model::Piece& piece) {
   const auto error = [&](std::string_view what) {
     return base::checkpoint_error("model", "{}: tensor {} {}", tensor.file->path().string(), piece.name, what);
   };
-  if (dtype == at::kByte || dtype == at::kChar) {
-    throw error(fmt::format("is {}: its weights are already quantised. Use the folder of the 16-bit weights.", dtype_name(dtype)));
+  if (dtype == at::kChar) {
+    throw error("is I8: its weights are already quantised to 8 bits. Use the folder of the 16-bit weights, with load_in_8bit if you like.");
   }
   if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
     throw error(fmt::format("is {}; F32, F16 and BF16 are read.", dtype_name(dtype)));
@@ -172,10 +173,15 @@ std::vector<std::string> HubFolder::check(std::span<const model::UnitSpec> units
     for (const model::LeafSpec& leaf : unit.leaves) {
       for (const model::Piece& piece : leaf.pieces) {
         needed.insert(piece.name);
-        if (const Tensor* tensor = find(piece.name))
-          check_tensor(*tensor, piece);
-        else
+        const Tensor* tensor = find(piece.name);
+        if (tensor == nullptr) {
           absent.push_back(piece.name);
+        } else if (tensor->entry->dtype == at::kByte) {
+          read_bnb(*this, piece);  // throws where it does not fit
+          for (const std::string& part : bnb_part_names(piece.name)) needed.insert(part);
+        } else {
+          check_tensor(*tensor, piece);
+        }
       }
     }
   }

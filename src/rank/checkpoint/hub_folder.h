@@ -33,8 +33,8 @@ class HubFolder {
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   const Tensor* find(const std::string& name) const;
 
-  // Every piece of these units must be there in its shape, as f32, f16 or bf16. Returns what a person should know: tensors nobody asked
-  // for.
+  // Every piece of these units must be there in its shape, as f32, f16, bf16 or NF4 of bitsandbytes. Returns what a person should know:
+  // tensors nobody asked for.
   std::vector<std::string> check(std::span<const model::UnitSpec> units) const;
 
   // A view of the mapped bytes (of a copy where they are not aligned), in the file's type. Lives as long as this folder.
@@ -56,8 +56,9 @@ class HubFolder {
 using ReceivePiece = std::function<void(const std::string& name, const at::Tensor& host_view)>;
 void walk(const HubFolder& folder, std::span<const model::UnitSpec> units, const ReceivePiece& receive);
 
-// Fills weights and, where there are any, master weights. Checks first, so nothing is written from a folder that does not fit.
-// Returns check()'s notes.
+// Fills weights and, where there are any, master weights. Matrices held in few bits are quantised on the device, one piece after the other;
+// pieces that the folder holds in four bits are taken as they are, or made whole for a unit that holds them whole. Checks first, so nothing
+// is written from a folder that does not fit. Returns check()'s notes.
 std::vector<std::string> load_units(const HubFolder& folder, const std::vector<std::unique_ptr<model::Unit>>& units);
 
 // Copies host memory into tensors on a device, in pieces, converting on the device: the host never holds a second copy.

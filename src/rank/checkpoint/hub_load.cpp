@@ -10,6 +10,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "base/error.h"
+#include "rank/checkpoint/bnb.h"
 #include "rank/checkpoint/hub_folder.h"
 #include "rank/checkpoint/pages.h"
 
@@ -45,18 +46,80 @@ void walk(const HubFolder& folder, std::span<const model::UnitSpec> units, const
   }
 }
 
+namespace {
+
+// Where a piece goes.
+struct Target {
+  std::vector<at::Tensor> views;             // dense: weights, and masters beside them
+  model::QuantizedMatrix* matrix = nullptr;  // or held in few bits
+  std::size_t index = 0;                     // which piece of it
+  model::Piece piece = {};
+};
+
+std::map<std::string, Target> targets_of(const std::vector<std::unique_ptr<model::Unit>>& units) {
+  std::map<std::string, Target> targets;
+  for (const auto& unit : units) {
+    for (auto& [name, view] : unit->pieces_of(unit->weights())) targets[name].views.push_back(view);
+    if (unit->master().defined() && !unit->master().is_same(unit->weights())) {
+      for (auto& [name, view] : unit->pieces_of(unit->master())) targets[name].views.push_back(view);
+    }
+    const auto& leaves = unit->spec().leaves;
+    for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+      for (std::size_t i = 0; i < leaves[leaf].pieces.size(); ++i) {
+        Target& target = targets[leaves[leaf].pieces[i].name];
+        target.matrix = unit->quantized(leaf);
+        target.index = i;
+        target.piece = leaves[leaf].pieces[i];
+      }
+    }
+  }
+  return targets;
+}
+
+void receive_whole(const at::Tensor& host, const Target& target, Upload& upload) {
+  if (target.matrix == nullptr) return upload.copy(host, target.views);
+  const at::Tensor whole = at::empty(host.sizes(), target.matrix->options());  // gone when its codes are made
+  upload.copy(host, std::span(&whole, 1));
+  target.matrix->store(target.index, whole);
+}
+
+void receive_quantized(const HubFolder& folder, const Target& target) {
+  const kernels::QuantizedBlocks blocks = read_bnb(folder, target.piece);
+  for (const at::Tensor& view : target.views) model::dequantize_into(view, blocks);
+  if (target.matrix == nullptr) return;
+  if (target.matrix->kind() != kernels::Codes::nf4) {
+    throw base::checkpoint_error("model", "{} holds its weights in four bits; load_in_8bit cannot hold them better. Use load_in_4bit.",
+                                 folder.path().string());
+  }
+  target.matrix->assign(target.index, blocks);
+}
+
+}  // namespace
+
+kernels::QuantizedBlocks read_bnb(const HubFolder& folder, const model::Piece& piece) {
+  const HubFolder::Tensor* weight = folder.find(piece.name);
+  return read_bnb([&](const std::string& name) { return folder.find(name) ? folder.view(name) : at::Tensor(); }, piece,
+                  weight ? weight->file->path().string() : folder.path().string());
+}
+
+at::Tensor whole_weight(const HubFolder& folder, const model::Piece& piece, at::ScalarType dtype) {
+  at::Tensor view = folder.view(piece.name);
+  if (view.scalar_type() != at::kByte) return view;
+  at::Tensor whole = at::empty(piece.shape, dtype);
+  model::dequantize_into(whole, read_bnb(folder, piece));
+  return whole;
+}
+
 std::vector<std::string> load_units(const HubFolder& folder, const std::vector<std::unique_ptr<model::Unit>>& units) {
   std::vector<model::UnitSpec> specs;
-  std::map<std::string, std::vector<at::Tensor>> targets;
-  for (const auto& unit : units) {
-    specs.push_back(unit->spec());
-    for (auto& [name, view] : unit->pieces_of(unit->weights())) targets[name].push_back(view);
-    if (!unit->master().defined() || unit->master().is_same(unit->weights())) continue;
-    for (auto& [name, view] : unit->pieces_of(unit->master())) targets[name].push_back(view);
-  }
+  for (const auto& unit : units) specs.push_back(unit->spec());
   std::vector<std::string> notes = folder.check(specs);
+  const auto targets = targets_of(units);
   Upload upload(units.front()->weights().device());
-  walk(folder, specs, [&](const std::string& name, const at::Tensor& view) { upload.copy(view, targets.at(name)); });
+  walk(folder, specs, [&](const std::string& name, const at::Tensor& view) {
+    const Target& target = targets.at(name);
+    view.scalar_type() == at::kByte ? receive_quantized(folder, target) : receive_whole(view, target, upload);
+  });
   upload.finish();
   return notes;
 }

@@ -105,6 +105,7 @@ class Loader {
     std::int64_t prefetch = 2;
     std::int64_t workers = 1;
     bool pin_memory = false;
+    bool keys = false;   // batches carry random keys
     bool repeat = true;  // false: next() gives nothing after one epoch (evaluation)
   };
   Loader(std::shared_ptr<const Corpus> corpus, const Options& options, Position start);

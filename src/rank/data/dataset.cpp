@@ -109,6 +109,12 @@ Source open_source(const config::DataConfig& data, const config::ModelConfig& mo
 
 // Long rows of tokens, cut into samples.
 Dataset open_tokens(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
+  if (data.packing) {
+    throw base::data_error(
+        "data",
+        "data.packing fills rows with several records, but data of kind {} has none: its samples are full already. Remove --packing.",
+        config::name_of(records::kind_of(data)));
+  }
   const Source source = open_source(data, model, seq_len, seed);
   const std::int64_t samples = count_samples(*source.tokens, seq_len, source.name);
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "rank/data/data.h"
+#include "rank/data/mix.h"
 
 namespace lockstep::data {
 namespace {
@@ -73,6 +74,7 @@ struct Loader::Impl {
   Position position_of_step(std::int64_t number) const;
   std::vector<std::int64_t> samples_of(std::int64_t ticket) const;
   std::int64_t time_of(const std::vector<std::int64_t>& samples) const;
+  at::Tensor keys_of(const std::vector<std::int64_t>& samples, std::int64_t epoch) const;
   Batch make(std::int64_t ticket) const;
   void read_ahead();
   Batch take();
@@ -139,6 +141,15 @@ std::int64_t Loader::Impl::time_of(const std::vector<std::int64_t>& samples) con
   return std::min((longest + time_step - 1) / time_step * time_step, corpus->seq_len());
 }
 
+// A key of its own for every sample of every epoch, whichever rank draws from it.
+at::Tensor Loader::Impl::keys_of(const std::vector<std::int64_t>& samples, std::int64_t epoch) const {
+  at::Tensor keys = at::empty({static_cast<std::int64_t>(samples.size())}, at::TensorOptions().dtype(at::kLong).pinned_memory(pinned));
+  const std::uint64_t key = mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(epoch));
+  for (std::size_t row = 0; row < samples.size(); ++row)
+    keys.data_ptr<std::int64_t>()[row] = static_cast<std::int64_t>(mix(key, static_cast<std::uint64_t>(samples[row])));
+  return keys;
+}
+
 Batch Loader::Impl::make(std::int64_t ticket) const {
   Batch batch;
   batch.samples = samples_of(ticket);
@@ -158,6 +169,7 @@ Batch Loader::Impl::make(std::int64_t ticket) const {
     batch.trained_tokens += time - std::count(targets.begin(), targets.end(), untrained);
   }
   if (corpus->packed()) batch.starts = starts_of(*corpus, batch.samples, time);
+  if (options.keys) batch.keys = keys_of(batch.samples, position_of_step(ticket / options.gradient_accumulation).epoch);
   return batch;
 }
 

@@ -27,6 +27,9 @@ void finish_gradients(const FinishGradients&, Stream);
 void update(const Update&, Stream);
 void adamw_8bit(const AdamW8bit&, Stream);
 void nesterov(const Nesterov&, Stream);
+void quantize_blocks(const QuantizeBlocks&, Stream);
+void quantize_scales(const QuantizeScales&, Stream);
+void dequantize(const Dequantize&, Stream);
 const Table& table();
 
 namespace {

@@ -111,6 +111,9 @@ void finish_gradients(const FinishGradients&, Stream);
 void update(const Update&, Stream);
 void adamw_8bit(const AdamW8bit&, Stream);
 void nesterov(const Nesterov&, Stream);
+void quantize_blocks(const QuantizeBlocks&, Stream);
+void quantize_scales(const QuantizeScales&, Stream);
+void dequantize(const Dequantize&, Stream);
 bool matmul(const Matmul&, Stream);
 const Table& table();
 

@@ -24,6 +24,9 @@ const Table& table() {
       .update = update,
       .adamw_8bit = adamw_8bit,
       .nesterov = nesterov,
+      .quantize_blocks = quantize_blocks,
+      .quantize_scales = quantize_scales,
+      .dequantize = dequantize,
       .matmul = matmul,
   };
   return table;

@@ -6,29 +6,11 @@
 
 #include <optional>
 
-#include "base/error.h"
-#include "rank/kernels/plugin.h"
+#include "rank/kernels/face.h"
 
 namespace lockstep::kernels {
 
 namespace {
-
-Type type_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat: return Type::f32;
-    case at::kBFloat16: return Type::bf16;
-    case at::kHalf: return Type::f16;
-    default: throw base::Bug("kernels take f32, bf16 and f16");
-  }
-}
-
-Stream stream_of(const at::Tensor& tensor) { return tensor.is_cuda() ? cuda_plugin().current_stream(tensor.device().index()) : nullptr; }
-
-const Table& table_of(const at::Tensor& tensor) { return table_for(tensor.device()); }
-
-void expect(bool holds, std::string_view promise, std::source_location where = std::source_location::current()) {
-  base::check(holds, promise, where);
-}
 
 bool same(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.is_contiguous() && b.is_contiguous();

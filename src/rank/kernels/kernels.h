@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 
 #include "rank/kernels/table.h"
 
@@ -100,6 +101,24 @@ void adamw_8bit(const UpdateBuffers& buffers, const QuantState& first, const Qua
 // Muon's momentum (see Nesterov): out is f32 or bf16. Of the settings it takes beta1, key, place and zero_gradient.
 void nesterov(const at::Tensor& gradient, const at::Tensor& momentum, const at::Tensor& out, const at::Tensor& control,
               const UpdateSettings& settings);
+
+// The 16 levels of NF4: f32, ascending, on the host.
+at::Tensor nf4_levels();
+// The 256 values that quantised scales take: bitsandbytes' signed dynamic map.
+at::Tensor dynamic_map(const at::Device& device);
+std::int64_t code_bytes(Codes kind, std::int64_t count);
+// codes: u8 [code_bytes]; scales: f32, one a block of kWeightBlock values.
+void quantize_blocks(const at::Tensor& values, Codes kind, const at::Tensor& codes, const at::Tensor& scales);
+// A run of weights as codes. Scales are f32 [blocks], or u8 codes of them with an outer scale for every kScaleBlock.
+struct QuantizedBlocks {
+  at::Tensor codes, scales;
+  at::Tensor outer = {}, map = {};  // f32 [blocks / kScaleBlock, rounded up], f32 [256]: where scales are codes
+  double offset = 0;                // an f32's value, likewise
+};
+// Writes blocks.scales and blocks.outer, with its map and offset.
+void quantize_scales(const at::Tensor& exact, const QuantizedBlocks& blocks);
+// out: the pieces' weights one after another; piece i has counts[i] of them.
+void dequantize(std::span<const QuantizedBlocks> pieces, std::span<const std::int64_t> counts, Codes kind, const at::Tensor& out);
 
 // out = scale left right (+ out) (+ bias): [rows, columns] = [rows, inner] [inner, columns]; either factor may be a transposed view.
 // 16-bit factors on CUDA; out may be f32. False where there is no kernel for the device, type or sizes: then nothing was done.

@@ -245,6 +245,49 @@ struct Matmul {
   Type type, out_type;
 };
 
+// Weights in few bits, as bitsandbytes holds them: kWeightBlock neighbours share a scale. nf4: two codes a byte, the first in the high
+// half, each one of 16 values times the scale. int8: a signed byte times the scale.
+enum class Codes : int { nf4, int8 };
+inline constexpr std::int64_t kWeightBlock = 64;
+inline constexpr std::int64_t kScaleBlock = 256;  // scales that share a scale, where scales are held in codes too
+
+struct QuantizeBlocks {
+  const void* in;       // [count]
+  std::uint8_t* codes;  // [count / 2, rounded up] or [count]
+  float* scales;        // [count / kWeightBlock, rounded up]
+  std::int64_t count;
+  Type type;
+  Codes kind;
+};
+
+// Scales, less their offset, as codes into a map of 256 values times a scale of their own.
+struct QuantizeScales {
+  const float* in;      // [count]
+  const float* map;     // [256] ascending
+  std::uint8_t* codes;  // [count]
+  float* outer;         // [count / kScaleBlock, rounded up]
+  std::int64_t count;
+  float offset;
+};
+
+// A scale is scales[block], or where that is null map[scale_codes[block]] * outer[block / kScaleBlock] + offset, each step rounded.
+struct QuantizedPiece {
+  const std::uint8_t* codes;
+  const float* scales;
+  const std::uint8_t* scale_codes;
+  const float *outer, *map;
+  float offset;
+  std::int64_t first, count;  // its place in the output
+};
+inline constexpr int kQuantizedPieces = 4;
+struct Dequantize {
+  QuantizedPiece pieces[kQuantizedPieces];
+  int piece_count;
+  void* out;
+  Type type;
+  Codes kind;
+};
+
 // One device's kernels. Each launches on the stream and returns.
 struct Table {
   int partial_rows;  // rows of scratch for column sums
@@ -266,6 +309,9 @@ struct Table {
   void (*update)(const Update&, Stream);
   void (*adamw_8bit)(const AdamW8bit&, Stream);
   void (*nesterov)(const Nesterov&, Stream);
+  void (*quantize_blocks)(const QuantizeBlocks&, Stream);
+  void (*quantize_scales)(const QuantizeScales&, Stream);
+  void (*dequantize)(const Dequantize&, Stream);
   bool (*matmul)(const Matmul&, Stream);  // false: no algorithm for these sizes. Null on a CPU, where ATen's serves.
 };
 

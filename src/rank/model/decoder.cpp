@@ -141,6 +141,16 @@ void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
   p.head.set_lean(std::find(keep.begin(), keep.end(), Keep::all) == keep.end());
 }
 
+void Decoder::release_buffers() {
+  auto& p = *parts_;
+  for (BlockActivations& saved : p.saved) saved = {};
+  const bool fp8 = p.scratch.projection.fp8.has_value();
+  p.scratch = {};
+  if (fp8) use_fp8();
+  p.embedded = p.dstream = at::Tensor();
+  p.head.release_buffers();
+}
+
 void Decoder::use_fp8() {
   const at::Tensor& weights = parts_->embedding.weights();
   base::check(weights.scalar_type() == at::kBFloat16 && kernels::has_fp8(weights.device()), "8-bit products are for bf16 models on CUDA");

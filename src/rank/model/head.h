@@ -13,6 +13,7 @@ class Head {
   // shared: it is the embedding's too, whose backward completes its gradient.
   Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared);
 
+  void release_buffers() { x_ = norm_ = rstd_ = dnorm_ = logits_ = losses_ = correct_ = at::Tensor(); }
   // Memory is scarce: logits of few rows at a time.
   void set_lean(bool lean) {
     lean_ = lean;

@@ -3,15 +3,48 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+#include <vector>
+
+#include "rank/kernels/kernels.h"
 #include "rank/model/unit.h"
 
 namespace lockstep::model {
 
+// Owns the codes of a leaf, on the unit's device. Each Hugging Face piece (q, k, v) is quantised by itself, as bitsandbytes quantises
+// each linear layer by itself, so that pieces can be exchanged with its checkpoints.
 class QuantizedMatrix {
  public:
-  virtual ~QuantizedMatrix() = default;
-  // The weights [out, in] in 16 or 32 bits, written into `buffer`, which is made as large as needed and may be shared by matrices.
-  virtual const at::Tensor& dense(at::Tensor& buffer) const = 0;
+  QuantizedMatrix(const LeafSpec& leaf, const UnitStorage& storage);
+
+  // Quantises one piece's weights: any float type, on any device, row by row. They are first rounded to the unit's type, and cross to the
+  // device in chunks, so that nothing of the piece's size is made there.
+  void store(std::size_t piece, const at::Tensor& weights);
+  // The same, from whoever makes elements [first, first + count) when asked.
+  void store(std::size_t piece, const std::function<at::Tensor(std::int64_t first, std::int64_t count)>& chunk);
+
+  // The weights [out, in] in the unit's type, written into `buffer`, which is made as large as needed and may be shared by matrices.
+  const at::Tensor& dense(at::Tensor& buffer) const;
+
+  // What a checkpoint of quantised weights stores.
+  const kernels::QuantizedBlocks& piece(std::size_t piece) const { return pieces_[piece]; }
+  // Takes a copy of codes that were made elsewhere, with their scales as they are held there, plain or as codes. NF4 alone.
+  void assign(std::size_t piece, const kernels::QuantizedBlocks& blocks);
+
+  std::int64_t elements(std::size_t piece) const { return counts_[piece]; }
+  kernels::Codes kind() const { return kind_; }
+  const at::TensorOptions& options() const { return options_; }  // of dense(): device and type
+  at::ScalarType dtype() const { return options_.dtype().toScalarType(); }
+  std::int64_t bytes() const;
+
+ private:
+  kernels::Codes kind_;
+  at::TensorOptions options_;
+  std::vector<std::int64_t> shape_, counts_;
+  std::vector<kernels::QuantizedBlocks> pieces_;
 };
+
+// out = the weights that NF4 codes stand for, in out's type and on its device.
+void dequantize_into(const at::Tensor& out, const kernels::QuantizedBlocks& blocks);
 
 }  // namespace lockstep::model

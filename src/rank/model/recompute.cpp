@@ -18,13 +18,19 @@ ActivationBytes activation_bytes(const config::ModelConfig& config, std::int64_t
   return bytes;
 }
 
+std::int64_t dense_buffer_bytes(const config::ModelConfig& config, std::int64_t element_size) {
+  if (!config.load_in_4bit && !config.load_in_8bit) return 0;
+  const Dims dims(config);
+  return element_size * dims.hidden * std::max({dims.qkv_width(), dims.q_width(), 2 * dims.intermediate});
+}
+
 std::vector<Keep> choose_keep(const config::ModelConfig& config, std::int64_t rows, std::int64_t element_size,
                               std::int64_t available_bytes) {
   const std::int64_t layers = Dims(config).layers;
   const ActivationBytes bytes = activation_bytes(config, element_size);
   std::vector<Keep> keep(static_cast<std::size_t>(layers), Keep::all);
-  std::int64_t missing =
-      activation_reserve_bytes + rows * (bytes.working + layers * (bytes.input + bytes.matmuls + bytes.cheap)) - available_bytes;
+  std::int64_t missing = activation_reserve_bytes + dense_buffer_bytes(config, element_size) +
+                         rows * (bytes.working + layers * (bytes.input + bytes.matmuls + bytes.cheap)) - available_bytes;
   // Norms and SwiGLU first: making them again costs memory traffic alone, while a block's matmuls cost a third of its step.
   const auto give_up = [&](Keep from, Keep to, std::int64_t saved_per_row) {
     for (Keep& block : keep) {

@@ -2,6 +2,7 @@
 #include "rank/model/unit.h"
 
 #include "base/error.h"
+#include "rank/model/quantized.h"
 
 namespace lockstep::model {
 
@@ -44,7 +45,10 @@ Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)) {
   for (const auto& leaf : spec_.leaves) {
     base::check(!(leaf.decay && plain), "leaves with weight decay stand before those without");
     plain |= !leaf.decay;
-    offsets_.push_back(elements_);
+    const bool quantize = leaf.role == Role::inner && leaf.decay && !storage.trainable && storage.quantization != Quantization::none;
+    quantized_.push_back(quantize ? std::make_shared<QuantizedMatrix>(leaf, storage) : nullptr);
+    offsets_.push_back(quantize ? -1 : elements_);
+    if (quantize) continue;
     elements_ += round_up(leaf.elements(), kLeafAlignment);
     if (leaf.decay) decayed_ = elements_;
   }
@@ -63,6 +67,11 @@ Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)) {
     }
   }
   for (std::size_t i = 0; i < spec_.leaves.size(); ++i) {
+    if (quantized_[i]) {
+      leaf_weights_.emplace_back();
+      leaf_gradients_.emplace_back();
+      continue;
+    }
     const auto shape = spec_.leaves[i].shape();
     const auto view = [&](const at::Tensor& flat) { return flat.narrow(0, offsets_[i], product(shape)).view(shape); };
     leaf_weights_.push_back(view(weights_));
@@ -70,10 +79,19 @@ Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)) {
   }
 }
 
+std::int64_t Unit::bytes() const {
+  std::size_t bytes = weights_.nbytes();
+  if (trainable()) bytes += gradients_.nbytes() + (master_.is_same(weights_) ? 0 : master_.nbytes());
+  std::int64_t total = static_cast<std::int64_t>(bytes);
+  for (const auto& matrix : quantized_) total += matrix ? matrix->bytes() : 0;
+  return total;
+}
+
 std::vector<Unit::NamedView> Unit::pieces_of(const at::Tensor& flat) const {
   base::check(flat.dim() == 1 && flat.numel() == elements_, "pieces are cut from a buffer of the unit's size");
   std::vector<NamedView> views;
   for (std::size_t i = 0; i < spec_.leaves.size(); ++i) {
+    if (quantized_[i]) continue;
     auto at = offsets_[i];
     for (const auto& piece : spec_.leaves[i].pieces) {
       const auto count = product(piece.shape);

@@ -61,7 +61,8 @@ struct UnitStorage {
   at::Tensor gradient_memory = {};                 // [flat_elements] where the gradients shall live; undefined: memory of the unit's own
 };
 
-// Owns the buffers. Each leaf starts at a multiple of 64 elements and the whole is padded to 256; padding stays zero.
+// Owns the buffers. Each leaf starts at a multiple of 64 elements and the whole is padded to 256; padding stays zero. Quantised leaves are
+// no part of the flat buffers: they have no offset and no weight(leaf).
 class Unit {
  public:
   Unit(UnitSpec spec, const UnitStorage& storage);
@@ -87,9 +88,11 @@ class Unit {
   const at::Tensor& gradient(std::size_t leaf) const { return leaf_gradients_[leaf]; }
   std::int64_t offset(std::size_t leaf) const { return offsets_[leaf]; }
   // Null where the leaf is held dense, in weight(leaf).
-  const QuantizedMatrix* quantized(std::size_t leaf) const { return leaf < quantized_.size() ? quantized_[leaf].get() : nullptr; }
+  QuantizedMatrix* quantized(std::size_t leaf) const { return quantized_[leaf].get(); }
+  // Of everything the unit holds.
+  std::int64_t bytes() const;
 
-  // A view of `flat` (any buffer of elements() numbers) for every piece, in order: what checkpoints store.
+  // A view of `flat` (any buffer of elements() numbers) for every piece that is held dense, in order: what checkpoints store.
   struct NamedView {
     std::string name;
     at::Tensor view;
@@ -109,7 +112,7 @@ class Unit {
   std::vector<std::int64_t> offsets_;
   at::Tensor weights_, gradients_, master_;
   std::vector<at::Tensor> leaf_weights_, leaf_gradients_;
-  std::vector<std::shared_ptr<QuantizedMatrix>> quantized_;  // by leaf; empty where everything is dense
+  std::vector<std::shared_ptr<QuantizedMatrix>> quantized_;  // by leaf
   std::function<void(std::size_t)> listener_;
 };
 

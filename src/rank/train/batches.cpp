@@ -16,6 +16,7 @@ class OwnShare : public BatchSource {
     for (data::Batch& batch : batches) {
       batch.tokens = to_device(batch.tokens, group.device());
       batch.targets = to_device(batch.targets, group.device());
+      if (batch.keys.defined()) batch.keys = to_device(batch.keys, group.device());
     }
     return batches;
   }
@@ -59,6 +60,7 @@ class FromFirst : public BatchSource {
       batch.tokens = hand_out(group, batch.tokens, "tokens");
       batch.targets = hand_out(group, batch.targets, "targets");
       if (batch.starts.defined()) batch.starts = own_starts(batch.starts, batch.tokens.size(1));
+      if (batch.keys.defined()) batch.keys = to_device(batch.keys.narrow(0, shard_.index * batch_size_, batch_size_), group.device());
       const auto first = batch.samples.begin() + shard_.index * batch_size_;
       batch.samples = std::vector<std::int64_t>(first, first + batch_size_);
       batch.trained_tokens = batch.targets.ne(data::untrained).sum().item<std::int64_t>();

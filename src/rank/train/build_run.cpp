@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "rank/model/recompute.h"
+#include "rank/train/fit_batch.h"
 #include "rank/train/keep.h"
 #include "rank/train/make_model.h"
 #include "rank/train/run.h"
@@ -21,7 +22,8 @@ data::Loader::Options loader_options(const Run& run) {
           .shuffle = run.config.data.shuffle,
           .prefetch = run.config.data.prefetch,
           .workers = run.config.data.workers,
-          .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu()};
+          .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu(),
+          .keys = run.config.lora.enabled && run.config.lora.dropout > 0};
 }
 
 // Keeps as many activations as memory holds beside weights, gradients and moments, or what trainer.recompute says.
@@ -78,6 +80,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->optimizer = optim::make_optimizer(run->config, run->replica.trained_in_backward_order(), run->nominal_tokens());
 
   choose_recompute(*run);
+  const std::string fitted = fit_batch_size(ranks, *run);
 
   run->page->set_phase(record::Phase::loading, 0);
   const auto checkpoint = find_checkpoint(ranks, run->config, run->folder);
@@ -115,6 +118,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
          run->recompute}}.dump());
     if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard");
     if (!run->world->fallback().empty()) run->note(run->world->fallback());
+    if (!fitted.empty()) run->note(fitted);
     for (const std::string& note : notes) run->note(note);
     if (checkpoint) run->note(fmt::format("resumed from {} at step {}", checkpoint->string(), run->progress.step));
   }

@@ -37,6 +37,7 @@ Faults Faults::from_environment(int rank) {
     if (parts[0] == "step") order.step = order.last_step = whole_number(parts[1]);
     if (parts[0] == "until") order.last_step = whole_number(parts[1]);
     if (parts[0] == "phase") order.phase = parts[1];
+    if (parts[0] == "samples") order.samples = whole_number(parts[1]);
     if (parts[0] == "action") order.action = parts[1];
   }
   if (target_rank == rank) faults.order_ = order;
@@ -48,7 +49,8 @@ bool Faults::spoils_loss(std::int64_t step) const {
 }
 
 void Faults::at(record::Phase phase, std::int64_t step, const comm::Group& group) const {
-  if (!order_ || order_->action == "nan" || step != order_->step || order_->phase != record::name_of(phase)) return;
+  if (!order_ || order_->action == "nan" || order_->action == "memory" || step != order_->step || order_->phase != record::name_of(phase))
+    return;
   base::log_warning("test fault: {} in {} of step {}", order_->action, order_->phase, step);
   if (order_->action == "kill") ::kill(::getpid(), SIGKILL);
   if (order_->action == "segv") ::raise(SIGSEGV);

@@ -18,6 +18,8 @@ class Faults {
   void at(record::Phase phase, std::int64_t step, const comm::Group& group) const;
   // True when this step's loss is to be made NaN.
   bool spoils_loss(std::int64_t step) const;
+  // True when a micro-batch of so many samples is to find no memory (action=memory samples=N).
+  bool refuses(std::int64_t samples) const { return order_ && order_->action == "memory" && samples > order_->samples; }
 
  private:
   struct Order {
@@ -25,6 +27,7 @@ class Faults {
     std::int64_t last_step = 1;  // nan lasts this long
     std::string phase = "forward";
     std::string action;
+    std::int64_t samples = 0;  // memory: what still fits
   };
   std::optional<Order> order_;
 };

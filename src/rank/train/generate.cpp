@@ -1,6 +1,8 @@
 // The requests of `lockstep generate` as a worker does them.
 #include "rank/train/generate.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -9,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "text/terminal.h"
 
 namespace lockstep::train {
 namespace {
@@ -16,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Arguments = std::map<std::string, std::string>;
 
-std::string text(const Arguments& arguments, const char* name, const std::string& otherwise = "") {
+std::string argument(const Arguments& arguments, const char* name, const std::string& otherwise = "") {
   const auto found = arguments.find(name);
   return found == arguments.end() ? otherwise : found->second;
 }
@@ -81,19 +84,19 @@ std::vector<task::Prompt> read_prompts(const GenerateRequest& request, const Tex
 
 GenerateRequest parse_generate_request(const Arguments& arguments, at::Device device) {
   GenerateRequest request;
-  request.source = {.run = text(arguments, "run"),
-                    .checkpoint = text(arguments, "checkpoint"),
-                    .model = text(arguments, "model"),
-                    .adapter = text(arguments, "adapter"),
-                    .dtype = text(arguments, "dtype"),
-                    .load_in_4bit = text(arguments, "load-in-4bit") == "1",
-                    .load_in_8bit = text(arguments, "load-in-8bit") == "1"};
+  request.source = {.run = argument(arguments, "run"),
+                    .checkpoint = argument(arguments, "checkpoint"),
+                    .model = argument(arguments, "model"),
+                    .adapter = argument(arguments, "adapter"),
+                    .dtype = argument(arguments, "dtype"),
+                    .load_in_4bit = argument(arguments, "load-in-4bit") == "1",
+                    .load_in_8bit = argument(arguments, "load-in-8bit") == "1"};
   request.is_chat = arguments.contains("chat");
-  request.prompt = request.is_chat ? arguments.at("chat") : text(arguments, "prompt");
-  request.system = text(arguments, "system");
-  request.stream = text(arguments, "stream", "1") == "1";
-  request.file = text(arguments, "file");
-  request.parts = text(arguments, "parts");
+  request.prompt = request.is_chat ? arguments.at("chat") : argument(arguments, "prompt");
+  request.system = argument(arguments, "system");
+  request.stream = argument(arguments, "stream", "1") == "1";
+  request.file = argument(arguments, "file");
+  request.parts = argument(arguments, "parts");
   request.batch_size = static_cast<std::int64_t>(number(arguments, "batch-size", 8));
   request.device = device;
   task::GenerateOptions& options = request.options;
@@ -114,7 +117,8 @@ void generate_one(const GenerateRequest& request) {
   const task::Prompt prompt{request.is_chat ? model.language->encode_chat(conversation(request.system, request.prompt))
                                             : model.language->encode(request.prompt)};
   task::Generator generator(*model.decoder, *model.language, request.device, options_for(request, model));
-  const auto show = [&](const std::string& piece) { std::cout << piece << std::flush; };
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  const auto show = [&](const std::string& piece) { std::cout << (terminal ? text::harmless(piece) : piece) << std::flush; };
   if (!request.is_chat) show(request.prompt);
   const task::OnText as_it_comes = [&](std::size_t, const std::string& piece) {
     show(piece);

@@ -1,10 +1,12 @@
 // Folds adapters into a model folder, tensor by tensor: the model is never whole in memory.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "config/model_folder.h"
+#include "rank/checkpoint/bnb.h"
 #include "rank/checkpoint/hub_folder.h"
 #include "rank/checkpoint/peft.h"
 #include "rank/train/export.h"
@@ -61,21 +63,29 @@ std::string merge_adapters(const MergeRequest& request) {
                              .source = request.model,
                              .tokenizer = request.model,
                              .max_shard_bytes = request.max_shard_bytes};
+  std::map<std::string, model::Piece> pieces;
+  for (const model::UnitSpec& unit : model::decoder_units(model)) {
+    for (const model::LeafSpec& leaf : unit.leaves) {
+      for (const model::Piece& piece : leaf.pieces) pieces[piece.name] = piece;
+    }
+  }
   const auto original_name = [&](const std::string& name) { return tied && name == kHead ? std::string(kEmbedding) : name; };
   ProgressBar bar;
   std::uint64_t total = 0;
-  checkpoint::write_hub_folder(base::real_files(), request.output, what,
-                               {.fetch =
-                                    [&](const std::string& name) {
-                                      at::Tensor weight = folder.view(original_name(name));
-                                      for (const checkpoint::PeftAdapter& adapter : adapters) weight = adapter.folded(name, weight);
-                                      return weight;
-                                    },
-                                .done = [&](const std::string& name) { folder.forget(original_name(name)); }},
-                               [&](std::uint64_t bytes, std::uint64_t of) {
-                                 total = of;
-                                 bar.show(bytes, of);
-                               });
+  checkpoint::write_hub_folder(
+      base::real_files(), request.output, what,
+      {.fetch =
+           [&](const std::string& name) {
+             const model::Piece original{original_name(name), pieces.at(name).shape};
+             at::Tensor weight = checkpoint::whole_weight(folder, original, model::scalar_type(what.dtype));
+             for (const checkpoint::PeftAdapter& adapter : adapters) weight = adapter.folded(name, weight);
+             return weight;
+           },
+       .done = [&](const std::string& name) { folder.forget(original_name(name)); }},
+      [&](std::uint64_t bytes, std::uint64_t of) {
+        total = of;
+        bar.show(bytes, of);
+      });
   return fmt::format("{}: {} in {}, {} matrices changed by {}", request.output.string(), base::human_bytes(total),
                      config::name_of(what.dtype), touched.size(), request.adapters.size() == 1 ? "the adapter" : "the adapters");
 }

@@ -201,6 +201,8 @@ TEST(Dataset, ErrorsNameTheFileAndTheFix) {
   auto bin = data_of("");
   bin.kind = config::DataKind::bin;
   EXPECT_NE(error_of(bin, model_of(100, 4)).find("data.kind=bin needs a file"), std::string::npos);
+  bin.packing = true;
+  EXPECT_NE(error_of(bin, model_of(100, 4)).find("data of kind bin has none: its samples are full already"), std::string::npos);
 }
 
 }  // namespace

@@ -34,5 +34,15 @@ TEST(Recompute, GivesUpTheCheapestFirst) {
   for (const Case& c : cases) EXPECT_EQ(describe(choose_keep(shape, rows, 2, c.available)), c.words) << c.name;
 }
 
+TEST(Recompute, LeavesRoomWhereFewBitsBecomeWhole) {
+  EXPECT_EQ(dense_buffer_bytes(shape, 2), 0);
+  config::ModelConfig few = shape;
+  few.load_in_4bit = true;
+  const std::int64_t buffer = 2 * shape.hidden_size * 2 * shape.intermediate_size;  // gate and up are the largest, in 16 bits
+  EXPECT_EQ(dense_buffer_bytes(few, 2), buffer);
+  EXPECT_EQ(describe(choose_keep(few, rows, 2, needed(4, 0, 0) + buffer)), "all kept");
+  EXPECT_NE(describe(choose_keep(few, rows, 2, needed(4, 0, 0) + buffer - 1)), "all kept");
+}
+
 }  // namespace
 }  // namespace lockstep::model

@@ -1,0 +1,192 @@
+// Weights into NF4 or int8 codes and back on CUDA: the same bits as on a CPU. Bound by memory: dequantising reads half a byte (int8:
+// one) and writes 2 or 4 a weight; scales cost 1/64 byte where they are codes themselves, resolved here so that no pass writes them out.
+#include "rank/kernels/nf4.h"
+
+#include "rank/kernels/cuda.cuh"
+
+namespace lockstep::kernels::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int kRounds = 4;  // vectors a thread has in flight
+
+__constant__ float device_values[16] = {nf4_values[0],  nf4_values[1],  nf4_values[2],  nf4_values[3], nf4_values[4],  nf4_values[5],
+                                        nf4_values[6],  nf4_values[7],  nf4_values[8],  nf4_values[9], nf4_values[10], nf4_values[11],
+                                        nf4_values[12], nf4_values[13], nf4_values[14], nf4_values[15]};
+__constant__ float device_bounds[15] = {nf4_bounds[0],  nf4_bounds[1],  nf4_bounds[2],  nf4_bounds[3],  nf4_bounds[4],
+                                        nf4_bounds[5],  nf4_bounds[6],  nf4_bounds[7],  nf4_bounds[8],  nf4_bounds[9],
+                                        nf4_bounds[10], nf4_bounds[11], nf4_bounds[12], nf4_bounds[13], nf4_bounds[14]};
+
+__device__ __forceinline__ std::uint32_t nf4_code(float value) {
+  std::uint32_t code = 0;
+#pragma unroll
+  for (int i = 0; i < 15; ++i) code += !(value <= device_bounds[i]);
+  return code;
+}
+
+__device__ __forceinline__ float warp_largest(float most) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) most = larger(most, __shfl_xor_sync(0xffffffffu, most, offset));
+  return most;
+}
+
+// A warp takes a block, a lane two neighbours: one byte of NF4.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) quantize(QuantizeBlocks a) {
+  const std::int64_t block = std::int64_t(blockIdx.x) * kWarps + threadIdx.x / 32;
+  const std::int64_t first = block * kWeightBlock, at = first + 2 * (threadIdx.x % 32);
+  if (first >= a.count) return;
+  const T* in = static_cast<const T*>(a.in);
+  const float x = at < a.count ? load(in[at]) : 0.0f, y = at + 1 < a.count ? load(in[at + 1]) : 0.0f;
+  const float most = warp_largest(larger(larger(0.0f, fabsf(x)), fabsf(y)));
+  if (a.kind == Codes::int8) {
+    const Int8Scale scale(most);
+    if (threadIdx.x % 32 == 0) a.scales[block] = scale.step;
+    if (at < a.count) a.codes[at] = scale(x);
+    if (at + 1 < a.count) a.codes[at + 1] = scale(y);
+    return;
+  }
+  const Nf4Scale scale(most, first + kWeightBlock <= a.count);
+  if (threadIdx.x % 32 == 0) a.scales[block] = scale.most;
+  if (at < a.count) a.codes[at / 2] = std::uint8_t(nf4_code(scale(x)) << 4 | nf4_code(at + 1 < a.count ? scale(y) : 0.0f));
+}
+
+// A thread block takes one run of kScaleBlock scales.
+__global__ void __launch_bounds__(kScaleBlock) quantize_scale_blocks(QuantizeScales a) {
+  __shared__ float map[256], warps[kScaleBlock / 32];
+  const std::int64_t at = std::int64_t(blockIdx.x) * kScaleBlock + threadIdx.x;
+  map[threadIdx.x] = a.map[threadIdx.x];
+  const float value = at < a.count ? __fsub_rn(a.in[at], a.offset) : 0.0f;
+  float most = fmaxf(0.0f, fabsf(value));  // as on a CPU, NaN does not count
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, offset));
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = most;
+  __syncthreads();
+#pragma unroll
+  for (int warp = 0; warp < kScaleBlock / 32; ++warp) most = fmaxf(most, warps[warp]);
+  if (threadIdx.x == 0) a.outer[blockIdx.x] = most;
+  if (at < a.count) a.codes[at] = scale_code(map, value, most);
+}
+
+template <Codes kind, int V>
+struct Packed;  // the codes of V neighbours
+template <>
+struct Packed<Codes::nf4, 8> {
+  std::uint32_t bits;
+  __device__ void read(const std::uint8_t* codes, std::int64_t at) { bits = reinterpret_cast<const std::uint32_t*>(codes)[at / 8]; }
+  __device__ float value(const float* values, int i) const { return values[bits >> (i / 2 * 8 + (i % 2 == 0 ? 4 : 0)) & 15u]; }
+};
+template <>
+struct Packed<Codes::nf4, 1> {
+  std::uint32_t bits;
+  __device__ void read(const std::uint8_t* codes, std::int64_t at) { bits = at % 2 == 0 ? codes[at / 2] >> 4 : codes[at / 2] & 15u; }
+  __device__ float value(const float* values, int) const { return values[bits]; }
+};
+template <>
+struct Packed<Codes::int8, 8> {
+  std::uint64_t bits;
+  __device__ void read(const std::uint8_t* codes, std::int64_t at) { bits = reinterpret_cast<const std::uint64_t*>(codes)[at / 8]; }
+  __device__ float value(const float*, int i) const { return float(static_cast<signed char>(bits >> (8 * i))); }
+};
+template <>
+struct Packed<Codes::int8, 1> {
+  signed char code;
+  __device__ void read(const std::uint8_t* codes, std::int64_t at) { code = static_cast<signed char>(codes[at]); }
+  __device__ float value(const float*, int) const { return float(code); }
+};
+
+// blockIdx.y: the piece. V neighbours never straddle two blocks.
+template <typename T, Codes kind, int V>
+__global__ void __launch_bounds__(kThreads) dequantize_pieces(const __grid_constant__ Dequantize a) {
+  __shared__ float values[16], map[256];
+  const QuantizedPiece& piece = a.pieces[blockIdx.y];
+  const std::int64_t start = std::int64_t(blockIdx.x) * (kThreads * V * kRounds) + threadIdx.x * V;
+  if (std::int64_t(blockIdx.x) * (kThreads * V * kRounds) >= piece.count) return;
+  const bool nested = piece.scales == nullptr;
+
+  Packed<kind, V> codes[kRounds];
+  float scales[kRounds];
+  std::uint8_t scale_codes[kRounds];
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round) {  // every load is on its way before the first is waited for
+    const std::int64_t at = start + round * (kThreads * V);
+    if (at >= piece.count) continue;
+    const std::int64_t block = at / kWeightBlock;
+    codes[round].read(piece.codes, at);
+    scales[round] = nested ? piece.outer[block / kScaleBlock] : piece.scales[block];
+    scale_codes[round] = nested ? piece.scale_codes[block] : 0;
+  }
+  if (kind == Codes::nf4 && threadIdx.x < 16) values[threadIdx.x] = device_values[threadIdx.x];
+  if (nested) map[threadIdx.x] = piece.map[threadIdx.x];
+  __syncthreads();
+
+  T* out = static_cast<T*>(a.out) + piece.first;
+#pragma unroll
+  for (int round = 0; round < kRounds; ++round) {
+    const std::int64_t at = start + round * (kThreads * V);
+    if (at >= piece.count) continue;
+    // Two roundings, as bitsandbytes: never a fused multiply-add.
+    const float scale = nested ? __fadd_rn(__fmul_rn(map[scale_codes[round]], scales[round]), piece.offset) : scales[round];
+    if constexpr (V == 1) {
+      store(out[at], codes[round].value(values, 0) * scale);
+    } else {
+      constexpr int full = kFullVector<T>;
+#pragma unroll
+      for (int part = 0; part < V; part += full) {
+        float numbers[full];
+#pragma unroll
+        for (int i = 0; i < full; ++i) numbers[i] = codes[round].value(values, part + i) * scale;
+        write<T, full>(out + at + part, numbers);
+      }
+    }
+  }
+}
+static_assert(kThreads == 256, "one entry of the map a thread");
+
+template <typename T, Codes kind>
+void launch(const Dequantize& a, cudaStream_t stream) {
+  std::int64_t largest = 0;
+  bool vectors = aligned16(a.out);
+  for (int p = 0; p < a.piece_count; ++p) {
+    const QuantizedPiece& piece = a.pieces[p];
+    largest = std::max(largest, piece.count);
+    vectors &= piece.count % 8 == 0 && piece.first % 8 == 0 && aligned16(piece.codes);
+  }
+  if (largest == 0) return;
+  const auto grid = [&](int vector) { return dim3(unsigned(ceil_div(largest, kThreads * vector * kRounds)), unsigned(a.piece_count)); };
+  if (vectors) {
+    dequantize_pieces<T, kind, 8><<<grid(8), kThreads, 0, stream>>>(a);
+  } else {
+    dequantize_pieces<T, kind, 1><<<grid(1), kThreads, 0, stream>>>(a);
+  }
+}
+
+}  // namespace
+
+void quantize_blocks(const QuantizeBlocks& a, Stream stream) {
+  if (a.count == 0) return;
+  const auto blocks = ceil_div(ceil_div(a.count, kWeightBlock), kWarps);
+  by_type(a.type, [&]<typename T>(T) { quantize<T><<<unsigned(blocks), kThreads, 0, native(stream)>>>(a); });
+  launched("quantize_blocks");
+}
+
+void quantize_scales(const QuantizeScales& a, Stream stream) {
+  if (a.count == 0) return;
+  quantize_scale_blocks<<<unsigned(ceil_div(a.count, kScaleBlock)), kScaleBlock, 0, native(stream)>>>(a);
+  launched("quantize_scales");
+}
+
+void dequantize(const Dequantize& a, Stream stream) {
+  by_type(a.type, [&]<typename T>(T) {
+    if (a.kind == Codes::nf4) {
+      launch<T, Codes::nf4>(a, native(stream));
+    } else {
+      launch<T, Codes::int8>(a, native(stream));
+    }
+  });
+  launched("dequantize");
+}
+
+}  // namespace lockstep::kernels::cuda
