@@ -4,11 +4,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "config/config.h"
+#include "rank/model/adapter.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::model {
@@ -55,6 +57,47 @@ Result run(const config::ModelConfig& config, const Setting& setting) {
   return result;
 }
 
+// The same with frozen weights and adapters, whose own products stay in bf16.
+Result run_adapted(const config::ModelConfig& config, const config::LoraConfig& lora, bool fp8) {
+  const UnitStorage trained{.device = test::device(), .weight_dtype = at::kBFloat16, .gradient_dtype = at::kBFloat16};
+  UnitStorage frozen = trained;
+  frozen.trainable = false;
+  auto units = test::make_units(config, frozen);
+  std::vector<std::unique_ptr<Unit>> adapters;
+  std::vector<Unit*> adapter_list;
+  for (auto& spec : adapter_units(config, lora)) {
+    adapters.push_back(spec ? std::make_unique<Unit>(std::move(*spec), trained) : nullptr);
+    adapter_list.push_back(adapters.back().get());
+    if (!spec) continue;
+    const auto numbers = at::randn({adapters.back()->elements()}, test::generator(adapters.size())) * 0.05;
+    adapters.back()->exact().copy_(numbers);  // both factors, so that both have gradients
+    adapters.back()->refresh_weights();
+  }
+  Decoder decoder(config, test::pointers(units), lora, adapter_list);
+  decoder.reset_magnitudes();
+  if (fp8) decoder.use_fp8();
+  const auto batch = test::random_batch({.vocab = 512, .batch = 4, .time = 64}, 0, trained.device);
+  Result result;
+  result.loss =
+      decoder.forward_backward(batch.tokens, batch.targets, at::ones({}, batch.tokens.options().dtype(at::kFloat))).item<double>();
+  for (const auto& unit : adapters) {
+    if (!unit) continue;
+    for (const auto& [name, view] : unit->pieces_of(unit->gradients())) result.gradients.emplace_back(name, view.clone());
+  }
+  return result;
+}
+
+void expect_near(const Result& fp8, const Result& plain) {
+  EXPECT_NEAR(fp8.loss, plain.loss, 0.01 * plain.loss);
+  EXPECT_NE(fp8.loss, plain.loss) << "the products were those of bf16";
+  ASSERT_EQ(fp8.gradients.size(), plain.gradients.size());
+  for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
+    const auto a = fp8.gradients[i].second.to(at::kDouble), b = plain.gradients[i].second.to(at::kDouble);
+    EXPECT_GT(((a * b).sum() / (a.norm() * b.norm())).item<double>(), 0.99) << plain.gradients[i].first;
+    EXPECT_NEAR((a.norm() / b.norm()).item<double>(), 1, 0.05) << plain.gradients[i].first;
+  }
+}
+
 void expect_same_bits(const Result& a, const Result& b) {
   EXPECT_EQ(a.loss, b.loss);
   for (std::size_t i = 0; i < a.gradients.size(); ++i)
@@ -69,15 +112,17 @@ class Fp8Model : public testing::Test {
 };
 
 TEST_F(Fp8Model, LossAndGradientsAreNearThoseOfBf16) {
-  for (const bool bias : {false, true}) {
-    const auto plain = run(model_of(bias), {.fp8 = false}), fp8 = run(model_of(bias), {});
-    EXPECT_NEAR(fp8.loss, plain.loss, 0.01 * plain.loss);
-    EXPECT_NE(fp8.loss, plain.loss) << "the products were those of bf16";
-    for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
-      const auto a = fp8.gradients[i].second.to(at::kDouble), b = plain.gradients[i].second.to(at::kDouble);
-      EXPECT_GT(((a * b).sum() / (a.norm() * b.norm())).item<double>(), 0.99) << plain.gradients[i].first;
-      EXPECT_NEAR((a.norm() / b.norm()).item<double>(), 1, 0.05) << plain.gradients[i].first;
-    }
+  for (const bool bias : {false, true}) expect_near(run(model_of(bias), {}), run(model_of(bias), {.fp8 = false}));
+}
+
+TEST_F(Fp8Model, AdaptersBesideFrozenWeights) {
+  for (const bool dora : {false, true}) {
+    config::LoraConfig lora;
+    lora.enabled = true;
+    lora.rank = 8;
+    lora.target_modules = {"all-linear"};
+    lora.dora = dora;
+    expect_near(run_adapted(model_of(true), lora, true), run_adapted(model_of(true), lora, false));
   }
 }
 
