@@ -126,6 +126,11 @@ class Checker {
              "optimizer_states f32.",
              name_of(config_.model.dtype));
     }
+    if (t.fp8 && config_.model.dtype != DType::bf16) {
+      broken({"trainer.fp8", "model.dtype"},
+             "trainer.fp8 = true goes with model.dtype = bf16, not {}. Use --dtype bf16, or train without --fp8.",
+             name_of(config_.model.dtype));
+    }
     if (config_.monitor.stall_abort_seconds < config_.monitor.stall_seconds) {
       broken({"monitor.stall_abort_seconds", "monitor.stall_seconds"},
              "monitor.stall_abort_seconds = {} is less than monitor.stall_seconds = {}: the job would end before the stall is reported. "
@@ -170,6 +175,10 @@ class Checker {
       broken({"trainer.target_device", "trainer.distributed.gpu_ids"},
              "trainer.target_device = cpu, but trainer.distributed.gpu_ids = [{}] names GPUs. Remove one of them.",
              fmt::join(d.gpu_ids, ", "));
+    }
+    if (config_.trainer.fp8) {
+      broken({"trainer.fp8", "trainer.target_device"},
+             "trainer.fp8 = true needs an H100, an RTX 40 or a later GPU, but trainer.target_device = cpu. Train without --fp8.");
     }
     if (d.backend == Backend::nccl) {
       broken({"trainer.distributed.backend", "trainer.target_device"},

@@ -152,6 +152,20 @@ def test_a_conversation_that_outgrows_the_model_says_so(model):
     assert words(done.stdout) == words(chat(model, "w10 w11").stdout)
 
 
+def test_ctrl_c_stops_the_answer_and_the_conversation_goes_on(tmp_path):
+    make_folder(tmp_path / "model", max_position_embeddings=60000)
+    command = [LOCKSTEP, "chat", "--model", tmp_path / "model", "--max-tokens", "50000", "--temperature", "1.5", "--device", "cpu"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for word in ("w10", "w11"):
+        process.stdin.write(f"{word}\n")
+        process.stdin.flush()
+        begun = process.stdout.read(1)  # the answer has begun
+        process.send_signal(signal.SIGINT)
+        assert len(begun + process.stdout.readline()) < 200000
+    process.stdin.close()
+    assert process.wait(60) == 0, process.stderr.read()
+
+
 def samples_of(result):
     return [(line["step"], line["prompt"], line["text"]) for line in result.metrics() if line.get("event") == "sample"]
 
@@ -164,6 +178,24 @@ def test_samples_come_from_all_ranks_in_order(tmp_path):
     assert [(step, prompt) for step, prompt, _ in runs[0]] == [(step, prompt) for step in (2, 4) for prompt in prompts]
     assert all(text.startswith(prompt) for _, prompt, text in runs[0])
     assert runs[0] == runs[1] == runs[2]
+
+
+def test_a_fine_tune_on_conversations_samples_answers_and_is_talked_to(tmp_path, model):
+    lines = [{"messages": [{"role": "user", "content": f"w{7 + i % 50} w{8 + i % 40}"}, {"role": "assistant", "content": "w30 w31 w32"}]} for i in range(40)]
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = tmp_path / "config.yaml"
+    config.write_text(json.dumps({
+        "model": {"path": str(model)}, "lora": {"enabled": True, "rank": 4}, "data": {"path": str(tmp_path / "chats.jsonl"), "seq_len": 32},
+        "trainer": {"max_steps": 40, "global_batch_size": 8, "learning_rate": 0.03, "eval_interval": 20},
+        "monitor": {"sample_prompts": ["w9 w10", "w40 w41", "w11 w12"], "sample_tokens": 8, "sample_temperature": 0}}))
+    result = train(tmp_path, "run", config, "--ranks", "2")
+    samples = [line for line in result.metrics() if line.get("event") == "sample"]
+    assert [line["prompt"] for line in samples] == ["w9 w10", "w40 w41", "w11 w12"]
+    assert words(samples[0]["text"]) == ["w30", "w31", "w32"], "it learned its only answer, and stops behind it"
+    answer = lockstep("generate", "--run", result.folder, "--chat", "w9 w10", "--max-tokens", 8, *GREEDY).stdout
+    assert words(answer) == ["w30", "w31", "w32"]
+    accuracy = [line["eval_accuracy"] for line in result.metrics() if "eval_loss" in line]
+    assert accuracy[-1] > 0.9
 
 
 def test_the_best_checkpoint_stays(tmp_path):
@@ -180,9 +212,11 @@ def test_the_best_checkpoint_stays(tmp_path):
     assert link.is_symlink() and str(link.readlink()) == f"step-{best:06}"
     state = json.loads((result.checkpoint(12) / "state.json").read_text())
     assert state["best"] == {"step": best, "eval_loss": evaluations[best]["eval_loss"]}
-    # Going on knows it: a worse evaluation does not take the place.
-    train(tmp_path, "run", config, "--ranks", "1", "--resume", "auto", "trainer.max_steps=16")
-    assert str(link.readlink()) == f"step-{best:06}"
+    # Going on knows it: only a better evaluation takes its place.
+    again = train(tmp_path, "run", config, "--ranks", "1", "--resume", "auto", "trainer.max_steps=16")
+    evaluations = {line["step"]: line["eval_loss"] for line in again.metrics() if "eval_loss" in line}
+    assert set(evaluations) == set(range(2, 17, 2))
+    assert str(link.readlink()) == f"step-{min(evaluations, key=evaluations.get):06}"
 
 
 def test_accuracy_and_perplexity_are_exact_on_any_number_of_ranks(tmp_path):

@@ -101,7 +101,7 @@ def test_other_data_is_refused_unless_allowed(tmp_path):
 
 def test_keeps_only_the_newest(tmp_path):
     result = train(tmp_path, "run", config_for(tmp_path, save_interval=3, max_checkpoints=2), "--ranks", "2")
-    assert sorted(path.name for path in (result.folder / "checkpoints").iterdir()) == ["step-000018", "step-000020"]
+    assert sorted(path.name for path in (result.folder / "checkpoints").iterdir()) == ["best", "step-000018", "step-000020"]
 
 
 def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):

@@ -20,6 +20,7 @@ FAMILIES = {
     "mistral, texts longer than its window": ("Mistral", {"sliding_window": 12}),
 }
 MAX_TOKENS = 40
+torch.set_num_threads(1)  # tiny models: more only wait for each other
 PROMPTS = [" ".join(WORDS[(i * 7 + j * 3) % len(WORDS)] for j in range(length)) for i, length in enumerate((3, 17, 1, 30, 9))]
 
 
@@ -36,7 +37,7 @@ def greedy(model, tokenizer, prompts):
 def test_greedy_is_transformers_token_for_token(tmp_path, name):
     family, changes = FAMILIES[name]
     model = make_folder(tmp_path / "model", family, **changes)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")
     lines = generate_file(tmp_path, [{"prompt": prompt} for prompt in PROMPTS], "--temperature", 0, "--max-tokens", MAX_TOKENS, "--batch-size", 3,
                           model=tmp_path / "model")
     lengths = set()
@@ -53,7 +54,7 @@ def test_greedy_is_transformers_token_for_token(tmp_path, name):
 
 def test_a_text_of_half_characters_reads_as_transformers_reads_it(tmp_path):
     model = make_folder(tmp_path / "model", tokenizer=byte_tokenizer())
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")
     prompts = ["möglich", "日本", "naïve 😀"]
     lines = generate_file(tmp_path, [{"prompt": prompt} for prompt in prompts], "--temperature", 0, "--max-tokens", MAX_TOKENS, model=tmp_path / "model")
     for prompt, line in zip(prompts, lines):
@@ -65,7 +66,7 @@ def test_a_text_of_half_characters_reads_as_transformers_reads_it(tmp_path):
 
 def test_a_chat_is_rendered_with_the_generation_prompt(tmp_path):
     model = make_folder(tmp_path / "model")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")
     messages = [{"role": "system", "content": "w9 w10"}, {"role": "user", "content": "w20 w21"}]
     [line] = generate_file(tmp_path, [{"messages": messages, "id": 4}], "--temperature", 0, "--max-tokens", 20, model=tmp_path / "model")
     assert line["id"] == 4 and line["messages"] == messages
@@ -73,6 +74,22 @@ def test_a_chat_is_rendered_with_the_generation_prompt(tmp_path):
     with torch.no_grad():
         out = model.generate(**tokens, max_new_tokens=20, do_sample=False)[0, tokens["input_ids"].shape[1]:]
     assert line["completion"].split() == [word for word in tokenizer.convert_ids_to_tokens(out.tolist()) if word in WORDS]
+
+
+@pytest.mark.parametrize("dora", [False, True], ids=["lora", "dora"])
+def test_an_adapter_beside_the_model_writes_as_peft(tmp_path, dora):
+    peft = pytest.importorskip("peft")
+    model = make_folder(tmp_path / "model")
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")
+    [plain] = greedy(model, tokenizer, PROMPTS[:1])
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, lora_alpha=16, target_modules="all-linear", use_dora=dora, init_lora_weights=False))
+    adapted.save_pretrained(tmp_path / "adapter")
+    lines = generate_file(tmp_path, [{"prompt": prompt} for prompt in PROMPTS], "--adapter", tmp_path / "adapter", "--temperature", 0, "--max-tokens",
+                          MAX_TOKENS, model=tmp_path / "model")
+    theirs = [greedy(adapted, tokenizer, [prompt])[0] for prompt in PROMPTS]
+    assert theirs[0] != plain, "this test needs an adapter that changes something"
+    for mine, tokens in zip(lines, theirs):
+        assert mine["completion"].split() == [word for word in tokenizer.convert_ids_to_tokens(tokens) if word in WORDS]
 
 
 def processors(temperature, top_k, top_p, min_p, repetition_penalty):

@@ -12,6 +12,7 @@
 
 #include "config/config.h"
 #include "rank/bench/bench.h"
+#include "rank/kernels/fp8.h"
 #include "rank/kernels/kernels.h"
 #include "rank/model/dims.h"
 #include "rank/model/rotary.h"
@@ -49,6 +50,14 @@ class KernelBench {
     matmul("gate_up", rows_, dims_.hidden, 2 * dims_.intermediate);
     matmul("down", rows_, dims_.intermediate, dims_.hidden);
     matmul("head", loss_rows(), dims_.hidden, dims_.vocab);
+    const bool in_sixteens = (rows_ | dims_.hidden | dims_.qkv_width() | dims_.q_width() | dims_.intermediate) % 16 == 0;
+    if (options_.dtype() == at::kBFloat16 && kernels::has_fp8(device_) && in_sixteens) {
+      fp8_copies();
+      fp8_matmul("qkv", dims_.hidden, dims_.qkv_width());
+      fp8_matmul("out", dims_.q_width(), dims_.hidden);
+      fp8_matmul("gate_up", dims_.hidden, 2 * dims_.intermediate);
+      fp8_matmul("down", dims_.intermediate, dims_.hidden);
+    }
     return std::move(results_);
   }
 
@@ -183,6 +192,44 @@ class KernelBench {
     computes("matmul " + name + " input gradient", shape, flops, [&] { model::linear_backward_input(x, y, weight); });
     const auto dweight = zeros({out, in});
     computes("matmul " + name + " weight gradient", shape, flops, [&] { model::linear_backward_weight(dweight, y, x); });
+  }
+
+  at::Tensor bytes(std::int64_t rows, std::int64_t columns, kernels::Fp8 format) const {
+    return at::empty({rows, columns}, options_.dtype(kernels::scalar_type(format)));
+  }
+
+  void fp8_copies() {
+    const auto x = random({rows_, 2 * dims_.intermediate}), scale = kernels::make_fp8_scales(1, device_)[0];
+    const auto out = bytes(x.size(0), x.size(1), kernels::Fp8::e5m2), transposed = bytes(x.size(1), x.size(0), kernels::Fp8::e5m2);
+    moves("fp8 measure", x, bytes_of({x}), [&] { kernels::fp8_measure(x, kernels::Fp8::e5m2, scale); });
+    moves("fp8 cast", x, bytes_of({x, out}), [&] { kernels::fp8_cast(x, scale, out, {}); });
+    moves("fp8 cast transposed", x, bytes_of({x, out}), [&] { kernels::fp8_cast(x, scale, {}, transposed); });
+    moves("fp8 cast both ways", x, bytes_of({x, out, transposed}), [&] { kernels::fp8_cast(x, scale, out, transposed); });
+  }
+
+  kernels::Fp8Matrix random_fp8(std::int64_t rows, std::int64_t columns, kernels::Fp8 format) const {
+    const auto x = random({rows, columns});
+    kernels::Fp8Matrix made{bytes(rows, columns, format), kernels::make_fp8_scales(1, device_)[0]};
+    kernels::fp8_measure(x, format, made.scale);
+    kernels::fp8_cast(x, made.scale, made.values, {});
+    return made;
+  }
+
+  // The products alone, their factors cast already.
+  void fp8_matmul(const std::string& name, std::int64_t in, std::int64_t out) {
+    using enum kernels::Fp8;
+    const double flops = 2.0 * static_cast<double>(rows_) * static_cast<double>(in) * static_cast<double>(out);
+    const auto product = [&](const char* which, std::int64_t rows, std::int64_t inner, std::int64_t columns, kernels::Fp8 format,
+                             kernels::Into into, kernels::Sums sums) {
+      const auto left = random_fp8(rows, inner, format), right = random_fp8(columns, inner, e4m3);
+      const auto result = zeros({rows, columns});
+      if (!kernels::fp8_matmul(result, left, right, into, sums)) return;
+      computes("fp8 matmul " + name + which, shape_of({rows_, in, out}), flops,
+               [&] { kernels::fp8_matmul(result, left, right, into, sums); });
+    };
+    product(" forward", rows_, in, out, e4m3, kernels::Into::write, kernels::Sums::fast);
+    product(" input gradient", rows_, out, in, e5m2, kernels::Into::write, kernels::Sums::fast);
+    product(" weight gradient", out, rows_, in, e5m2, kernels::Into::add, kernels::Sums::exact);
   }
 
   at::Device device_;

@@ -30,6 +30,7 @@ class Bench {
     accumulation_ = batch.gradient_accumulation;
     replica_ = train::make_units(config_, device_);
     model_ = train::make_decoder(config_, replica_);
+    train::choose_precision(config_, *model_, device_);
     train::initialize_weights(config_, replica_);
     train::initialize_adapters(config_, replica_, *model_);
     const double tokens = static_cast<double>(batch.global_batch_size * config_.data.seq_len);
@@ -110,7 +111,7 @@ StepResult measure_step(const StepRequest& request) {
   const config::BatchPlan batch = config::plan_batch(config, 1);
   StepResult result{.model = config.model.name,
                     .device = train::describe_device(request.device),
-                    .dtype = std::string(config::name_of(config.model.dtype)),
+                    .dtype = fmt::format("{}{}", config::name_of(config.model.dtype), config.trainer.fp8 ? " with fp8 matmuls" : ""),
                     .optimizer = describe_optimizer(config.trainer),
                     .seq_len = config.data.seq_len,
                     .batch_size = batch.batch_size,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "rank/kernels/fp8_table.h"
 #include "rank/kernels/table.h"
 
 namespace lockstep::kernels {
@@ -12,16 +13,18 @@ namespace lockstep::kernels {
 struct CudaPlugin {
   int version;
   const Table* table;
+  const Fp8Table* fp8;                             // for devices whose capability has it
   Stream (*current_stream)(int device);            // also makes it the calling thread's device, so that kernels land there
   void (*synchronize)(int device);                 // waits for the current stream
   std::uint64_t (*peak_memory_bytes)(int device);  // most that tensors have held at once since the last reset
   void (*reset_peak_memory)(int device);
   void (*free_memory_bytes)(int device, std::uint64_t* free, std::uint64_t* total);
   void (*device_name)(int device, char* text, int capacity);
+  int (*capability)(int device);  // 90 for compute capability 9.0
   int (*device_count)();
   void (*set_allocator)(const char* settings);  // "expandable_segments:True"
 };
-inline constexpr int kCudaPluginVersion = 3;
+inline constexpr int kCudaPluginVersion = 4;
 
 // Loads the plug-in on first call; throws UserError(machine) that says what is missing.
 const CudaPlugin& cuda_plugin();

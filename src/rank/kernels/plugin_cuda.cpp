@@ -14,7 +14,8 @@ namespace lockstep::kernels {
 
 namespace cuda {
 const Table& table();
-}
+const Fp8Table& fp8_table();
+}  // namespace cuda
 
 namespace {
 
@@ -53,6 +54,13 @@ void device_name(int device, char* text, int capacity) {
   std::snprintf(text, static_cast<std::size_t>(capacity), "%s", properties.name);
 }
 
+int capability(int device) {
+  int major = 0, minor = 0;
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return 10 * major + minor;
+}
+
 int device_count() { return c10::cuda::device_count(); }
 
 void set_allocator(const char* settings) { c10::CachingAllocator::setAllocatorSettings(settings); }
@@ -64,12 +72,14 @@ extern "C" __attribute__((visibility("default"))) const lockstep::kernels::CudaP
   using namespace lockstep::kernels;
   static const CudaPlugin plugin{.version = kCudaPluginVersion,
                                  .table = &cuda::table(),
+                                 .fp8 = &cuda::fp8_table(),
                                  .current_stream = current_stream,
                                  .synchronize = synchronize,
                                  .peak_memory_bytes = peak_memory_bytes,
                                  .reset_peak_memory = reset_peak_memory,
                                  .free_memory_bytes = free_memory_bytes,
                                  .device_name = device_name,
+                                 .capability = capability,
                                  .device_count = device_count,
                                  .set_allocator = set_allocator};
   return &plugin;

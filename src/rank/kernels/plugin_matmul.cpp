@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "rank/kernels/fp8_table.h"
 #include "rank/kernels/matmul_cache.h"
 #include "rank/kernels/table.h"
 
@@ -43,12 +44,21 @@ using Operation = Owned<cublasLtMatmulDescOpaque_t>;
 using Layout = Owned<cublasLtMatrixLayoutOpaque_t>;
 using Preference = Owned<cublasLtMatmulPreferenceOpaque_t>;
 
+// A matmul with what 8-bit factors bring along.
+struct Product : Matmul {
+  cudaDataType_t left_type, right_type;
+  const float *left_factor = nullptr, *right_factor = nullptr;  // 8-bit factors alone: what their numbers are multiplied with
+  bool fast = false;
+
+  bool is_fp8() const { return left_factor != nullptr; }
+};
+
 // What decides the choice of an algorithm.
 struct Key {
   std::int64_t rows, columns, inner, left_stride, right_stride, out_stride;
   int alignment;  // bytes, of every pointer
   int type, out_type;
-  bool left_transposed, right_transposed, accumulate, bias, search;
+  bool left_transposed, right_transposed, accumulate, bias, fast, search;
 
   auto operator<=>(const Key&) const = default;
   std::string text() const {
@@ -56,6 +66,7 @@ struct Key {
     text += right_transposed ? "t" : "n";
     text += accumulate ? "+" : "=";
     if (bias) text += "b";
+    if (fast) text += "f";
     for (const std::int64_t number :
          {std::int64_t(type), std::int64_t(out_type), rows, columns, inner, left_stride, right_stride, out_stride, std::int64_t(alignment)})
       text += " " + std::to_string(number);
@@ -63,7 +74,11 @@ struct Key {
   }
 };
 
-Key key_of(const Matmul& a) {
+// 16-bit factors by their one type, 8-bit ones by both of theirs.
+constexpr int kFp8Types = 1000;
+int type_number(const Product& a) { return a.is_fp8() ? kFp8Types * int(a.left_type) + int(a.right_type) : int(a.type); }
+
+Key key_of(const Product& a) {
   int alignment = 16;
   for (const void* pointer : {a.left, a.right, a.bias, static_cast<const void*>(a.out)})
     while (reinterpret_cast<std::uintptr_t>(pointer) % std::uintptr_t(alignment) != 0) alignment /= 2;
@@ -74,12 +89,13 @@ Key key_of(const Matmul& a) {
           .right_stride = a.right_stride,
           .out_stride = a.out_stride,
           .alignment = alignment,
-          .type = int(a.type),
+          .type = type_number(a),
           .out_type = int(a.out_type),
           .left_transposed = a.left_transposed,
           .right_transposed = a.right_transposed,
           .accumulate = a.accumulate,
           .bias = a.bias != nullptr,
+          .fast = a.fast,
           .search = a.search};
 }
 
@@ -91,6 +107,7 @@ double least_seconds(const Key& key) {
 }
 
 cudaDataType_t native_type(Type type) { return type == Type::f32 ? CUDA_R_32F : type == Type::bf16 ? CUDA_R_16BF : CUDA_R_16F; }
+cudaDataType_t native_type(Fp8 format) { return format == Fp8::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2; }
 
 // The library counts columns first: it sees every matrix transposed, so the right factor is its first.
 struct Plan {
@@ -100,15 +117,23 @@ struct Plan {
   bool possible = false;
 };
 
-Layout layout(Type type, bool transposed, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+Layout layout(cudaDataType_t type, bool transposed, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublasLtMatrixLayoutCreate(&made, native_type(type), std::uint64_t(transposed ? rows : columns),
-                                   std::uint64_t(transposed ? columns : rows), stride),
+  check(cublasLtMatrixLayoutCreate(&made, type, std::uint64_t(transposed ? rows : columns), std::uint64_t(transposed ? columns : rows),
+                                   stride),
         "layout");
   return Layout(made);
 }
 
-Operation operation_of(const Matmul& a) {
+void set_factors(const Operation& operation, const Product& a) {
+  const auto set = [&](cublasLtMatmulDescAttributes_t name, const float* factor) {
+    check(cublasLtMatmulDescSetAttribute(operation.get(), name, &factor, sizeof(factor)), "factor");
+  };
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, a.right_factor);
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a.left_factor);
+}
+
+Operation operation_of(const Product& a) {
   cublasLtMatmulDesc_t made = nullptr;
   check(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), "operation");
   Operation operation(made);
@@ -121,6 +146,10 @@ Operation operation_of(const Matmul& a) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, a.bias);
   }
+  if (a.is_fp8()) {
+    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t(a.fast ? 1 : 0));
+    set_factors(operation, a);
+  }
   return operation;
 }
 
@@ -130,7 +159,7 @@ class Matmuls {
   explicit Matmuls(int device) : cache_(cache_path(device)) { check(cublasLtCreate(&handle_), "handle"); }
   Matmuls(const Matmuls&) = delete;
 
-  bool run(const Matmul& a, cudaStream_t stream) {
+  bool run(const Product& a, cudaStream_t stream) {
     const std::lock_guard lock(mutex_);
     auto key = key_of(a);
     auto found = plans_.find(key);
@@ -139,6 +168,7 @@ class Matmuls {
     if (!plan.possible) return false;
     if (a.bias)
       check(cublasLtMatmulDescSetAttribute(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a.bias, sizeof(a.bias)), "bias");
+    if (a.is_fp8()) set_factors(plan.operation, a);
     check(launch(plan, plan.algorithm, a, a.out, stream), "matmul");
     return true;
   }
@@ -150,7 +180,7 @@ class Matmuls {
     return matmul_cache_path(properties.name, cublasLtGetVersion());
   }
 
-  cublasStatus_t launch(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& a, void* out, cudaStream_t stream) {
+  cublasStatus_t launch(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Product& a, void* out, cudaStream_t stream) {
     const float alpha = a.scale, beta = a.accumulate ? 1 : 0;
     return cublasLtMatmul(handle_, plan.operation.get(), &alpha, a.right, plan.first.get(), a.left, plan.second.get(), &beta, out,
                           plan.out.get(), out, plan.out.get(), &algorithm, workspace(stream), kWorkspaceBytes, stream);
@@ -163,11 +193,11 @@ class Matmuls {
     return memory.get();
   }
 
-  Plan make_plan(const Matmul& a, const Key& key, cudaStream_t stream) {
+  Plan make_plan(const Product& a, const Key& key, cudaStream_t stream) {
     Plan plan{.operation = operation_of(a),
-              .first = layout(a.type, a.right_transposed, a.inner, a.columns, a.right_stride),
-              .second = layout(a.type, a.left_transposed, a.rows, a.inner, a.left_stride),
-              .out = layout(a.out_type, false, a.rows, a.columns, a.out_stride),
+              .first = layout(a.right_type, a.right_transposed, a.inner, a.columns, a.right_stride),
+              .second = layout(a.left_type, a.left_transposed, a.rows, a.inner, a.left_stride),
+              .out = layout(native_type(a.out_type), false, a.rows, a.columns, a.out_stride),
               .algorithm = {}};
     if (const auto known = key.search ? cache_.find(key.text()) : std::nullopt; known && usable(plan, *known)) {
       std::copy(known->begin(), known->end(), plan.algorithm.data);
@@ -189,7 +219,8 @@ class Matmuls {
     C10_CUDA_CHECK(cudaStreamIsCapturing(stream, &capturing));
     if (capturing != cudaStreamCaptureStatusNone) return false;
     Key weight = key;
-    (key.left_transposed ? weight.inner : weight.rows) = 0;
+    const bool fp8_gradient = key.accumulate && key.type >= kFp8Types;
+    (key.left_transposed || fp8_gradient ? weight.inner : weight.rows) = 0;
     return ++searches_[weight] <= kSearchesOfAWeight;
   }
 
@@ -227,7 +258,7 @@ class Matmuls {
   }
 
   // Times every candidate once, the best few again, and keeps the fastest.
-  void choose(Plan& plan, std::vector<cublasLtMatmulAlgo_t> candidates, const Matmul& a, const Key& key, cudaStream_t stream) {
+  void choose(Plan& plan, std::vector<cublasLtMatmulAlgo_t> candidates, const Product& a, const Key& key, cudaStream_t stream) {
     // An output that accumulates is not touched while searching. Its stand-in comes from the driver and goes back at once, so that
     // the allocator's figures are those of training; without the memory there is no search this time.
     void* out = a.out;
@@ -260,7 +291,7 @@ class Matmuls {
   }
 
   // Milliseconds a round; infinite where the algorithm does not run.
-  float time(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Matmul& a, void* out, cudaStream_t stream, int rounds) {
+  float time(const Plan& plan, const cublasLtMatmulAlgo_t& algorithm, const Product& a, void* out, cudaStream_t stream, int rounds) {
     if (launch(plan, algorithm, a, out, stream) != CUBLAS_STATUS_SUCCESS) return INFINITY;  // the first call also loads the kernel
     cudaEvent_t start = nullptr, stop = nullptr;
     C10_CUDA_CHECK(cudaEventCreate(&start));
@@ -294,12 +325,36 @@ Matmuls& matmuls_of(int device) {
   return *matmuls;
 }
 
-}  // namespace
-
-bool matmul(const Matmul& a, Stream stream) {
+bool run(const Product& a, Stream stream) {
   int device = 0;
   C10_CUDA_CHECK(cudaGetDevice(&device));
   return matmuls_of(device).run(a, static_cast<cudaStream_t>(stream));
+}
+
+}  // namespace
+
+bool matmul(const Matmul& a, Stream stream) { return run({a, native_type(a.type), native_type(a.type)}, stream); }
+
+bool fp8_matmul(const Fp8Matmul& a, Stream stream) {
+  const Matmul plain{.left = a.left,
+                     .right = a.right,
+                     .bias = a.bias,
+                     .out = a.out,
+                     .rows = a.rows,
+                     .columns = a.columns,
+                     .inner = a.inner,
+                     .left_stride = a.inner,
+                     .right_stride = a.inner,
+                     .out_stride = a.out_stride,
+                     .left_transposed = false,
+                     .right_transposed = true,
+                     .accumulate = a.accumulate,
+                     .scale = 1,
+                     .search = a.search,
+                     .type = a.out_type,
+                     .out_type = a.out_type};
+  return run({plain, native_type(a.left_format), native_type(a.right_format), &a.left_scale->factor, &a.right_scale->factor, a.fast},
+             stream);
 }
 
 }  // namespace lockstep::kernels::cuda

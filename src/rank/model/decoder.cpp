@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "rank/kernels/fp8.h"
 #include "rank/model/block.h"
 #include "rank/model/buffers.h"
 #include "rank/model/head.h"
@@ -71,6 +72,7 @@ struct Decoder::Parts {
     const auto device = embedding.weights().device();
     const auto time = input.tokens.size(1);
     BlockContext context{.time = time, .rotary = rotary_for(time), .scratch = &scratch};
+    if (scratch.projection.fp8) scratch.projection.fp8->reserve(dims, input.tokens.numel());
     if (input.starts.defined()) pack(input.starts, device, context);
     if (input.keys.defined()) context.dropout = {input.keys, time};
     return context;
@@ -142,9 +144,17 @@ void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
 void Decoder::release_buffers() {
   auto& p = *parts_;
   for (BlockActivations& saved : p.saved) saved = {};
+  const bool fp8 = p.scratch.projection.fp8.has_value();
   p.scratch = {};
+  if (fp8) use_fp8();
   p.embedded = p.dstream = at::Tensor();
   p.head.release_buffers();
+}
+
+void Decoder::use_fp8() {
+  const at::Tensor& weights = parts_->embedding.weights();
+  base::check(weights.scalar_type() == at::kBFloat16 && kernels::has_fp8(weights.device()), "8-bit products are for bf16 models on CUDA");
+  parts_->scratch.projection.fp8.emplace(weights.device());
 }
 
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }

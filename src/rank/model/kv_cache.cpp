@@ -2,6 +2,7 @@
 #include "rank/model/kv_cache.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
@@ -111,6 +112,11 @@ at::Tensor KvCache::attend(std::size_t layer, const HeadViews& heads, const Step
   if (step.fresh && step.time > 1) return attention_forward(heads, {}, saved_, Sizes::vary);
   const at::Tensor k = keys_[layer].narrow(2, 0, step.span), v = values_[layer].narrow(2, 0, step.span);
   const auto rows = heads.q.size(0) * step.time, width = heads.q.size(1) * heads.q.size(3);
+  // One query that sees everything: flash does it in one kernel, the keys spread over the device.
+  if (!step.unseen.defined() && attention_kind(heads.q) == AttentionKind::flash) {
+    const auto made = at::_scaled_dot_product_flash_attention(heads.q, k, v, /*dropout_p=*/0, /*is_causal=*/false, false);
+    return std::get<0>(made).transpose(1, 2).reshape({rows, width});
+  }
   const auto piece = std::max<std::int64_t>(1, kScoreElements / (heads.q.size(0) * heads.q.size(1) * step.span));
   if (piece >= step.time) return grouped_attention(heads.q, k, v, step.unseen).reshape({rows, width});
   const at::Tensor out = at::empty({heads.q.size(0), step.time, heads.q.size(1), heads.q.size(3)}, heads.q.options());

@@ -60,6 +60,8 @@ class Decoder {
   void set_keep(const std::vector<Keep>& keep, bool offload = false);
   // Gives activations back; the next step makes them anew.
   void release_buffers();
+  // From the next step on, blocks multiply in 8 bits. bf16 weights, on a device where kernels::has_fp8.
+  void use_fp8();
   // Called between forward and backward of forward_backward, for phase stamps.
   void on_backward(std::function<void()> callback);
 

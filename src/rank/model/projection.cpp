@@ -15,16 +15,22 @@ const at::Tensor& Projection::weight(ProjectionScratch& scratch) const {
   return quantized ? quantized->dense(scratch.dense) : unit_.weight(leaf_);
 }
 
+void Projection::multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                          ProjectionScratch& scratch) const {
+  if (scratch.fp8 && scratch.fp8->forward(out, x, weight, bias, scales_)) return;
+  linear(out, x, weight, bias);
+}
+
 void Projection::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout,
                          ProjectionScratch& scratch) const {
   const at::Tensor& w = weight(scratch);
   const at::Tensor bias = bias_ ? unit_.weight(*bias_) : at::Tensor();
   if (!adapter_ || !adapter_->is_dora()) {
-    linear(out, x, w, bias);
+    multiply(out, x, w, bias, scratch);
     if (adapter_) adapter_->forward(out, x, low, dropout, scratch.adapter);
     return;
   }
-  linear(out, x, w);
+  multiply(out, x, w, {}, scratch);
   adapter_->forward(out, x, low, dropout, scratch.adapter);
   auto gained = out;
   gained.mul_(adapter_->update_gain(w));
@@ -41,7 +47,8 @@ const at::Tensor& Projection::gained(const at::Tensor& dout, ProjectionScratch& 
 
 void Projection::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, ProjectionScratch& scratch) const {
   const at::Tensor& d = gained(dout, scratch);
-  linear_backward_input(dx, d, weight(scratch));
+  const at::Tensor& w = weight(scratch);
+  if (!scratch.fp8 || !scratch.fp8->backward_input(dx, d, w, scales_, /*paired=*/unit_.trainable())) linear_backward_input(dx, d, w);
   if (adapter_) adapter_->backward_input(dx, d, dropout, scratch.adapter);
 }
 
@@ -57,7 +64,8 @@ void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, co
       kernels::bias_backward(dout, unit_.gradient(*bias_));
       unit_.gradient_ready(*bias_);
     }
-    linear_backward_weight(unit_.gradient(leaf_), dout, x);
+    const at::Tensor& gradient = unit_.gradient(leaf_);
+    if (!scratch.fp8 || !scratch.fp8->backward_weight(gradient, dout, x, scales_)) linear_backward_weight(gradient, dout, x);
     unit_.gradient_ready(leaf_);
   }
   if (!adapter_) return;
@@ -65,7 +73,7 @@ void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, co
     // The product is made again: blocks overwrite their outputs in place, and keeping another copy costs more.
     auto& product = scratch.adapter.product;
     fit(product, dout.sizes(), dout.options());
-    linear(product, x, weight(scratch));
+    multiply(product, x, weight(scratch), {}, scratch);
     at::Tensor again;
     adapter_->forward(product, x, again, dropout, scratch.adapter);
     adapter_->backward_magnitude(dout, product);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "rank/model/adapter.h"
+#include "rank/model/fp8.h"
 #include "rank/model/unit.h"
 
 namespace lockstep::model {
@@ -14,6 +15,7 @@ namespace lockstep::model {
 struct ProjectionScratch {
   at::Tensor dense;  // the weights of a quantised matrix, for the time of one product
   AdapterScratch adapter;
+  std::optional<Fp8Products> fp8;  // where trainer.fp8 asks for it: the products with the weights themselves, not those of adapters
 };
 
 class Projection {
@@ -36,6 +38,9 @@ class Projection {
   const at::Tensor& weight(ProjectionScratch& scratch) const;
 
  private:
+  // out = x weight^T (+ bias), in 8 bits where asked for and possible.
+  void multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                ProjectionScratch& scratch) const;
   // What the gradients of a DoRA product are taken of: dout times its gain.
   const at::Tensor& gained(const at::Tensor& dout, ProjectionScratch& scratch) const;
 
@@ -43,6 +48,7 @@ class Projection {
   std::size_t leaf_;
   std::optional<std::size_t> bias_;
   std::optional<Adapter> adapter_;
+  mutable Fp8Scales scales_;  // of this micro-step; only with fp8
 };
 
 }  // namespace lockstep::model

@@ -37,8 +37,12 @@ class VocabularyLanguage final : public Language {
 
 class TokenizerLanguage final : public Language {
  public:
-  TokenizerLanguage(const std::filesystem::path& folder, const std::filesystem::path& chat_template)
-      : folder_(folder), tokenizer_(text::Tokenizer::open(folder)), files_(text::read_tokenizer_files(folder, *tokenizer_)) {
+  TokenizerLanguage(const std::filesystem::path& where, const std::filesystem::path& chat_template)
+      : folder_(std::filesystem::is_directory(where) ? where
+                : where.has_parent_path()            ? where.parent_path()
+                                                     : "."),
+        tokenizer_(text::Tokenizer::open(where)),
+        files_(text::read_tokenizer_files(folder_, *tokenizer_)) {
     std::string source = files_.chat_template, from = files_.chat_template_from;
     if (!chat_template.empty()) {
       source = base::read_text(chat_template);
@@ -49,6 +53,12 @@ class TokenizerLanguage final : public Language {
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     auto tokens = tokenizer_->encode(text, text::SpecialTokens::add);
+    const auto plain = tokenizer_->encode(text, text::SpecialTokens::leave_out);
+    // A tokenizer that ends every text would leave nothing to go on from.
+    const auto& ends = files_.end_tokens;
+    if (tokens.size() > plain.size() && std::find(ends.begin(), ends.end(), tokens.back()) != ends.end() && tokens.size() > 1 &&
+        (plain.empty() || plain.back() != tokens.back()))
+      tokens.pop_back();
     if (!tokens.empty()) return tokens;
     for (const std::string* start : {&files_.bos, &files_.eos}) {
       if (const auto token = start->empty() ? std::nullopt : tokenizer_->find(*start)) return {*token};
@@ -113,8 +123,8 @@ std::shared_ptr<const Language> language_of(std::shared_ptr<const data::Vocabula
   return std::make_shared<VocabularyLanguage>(std::move(vocabulary));
 }
 
-std::shared_ptr<const Language> language_of(const std::filesystem::path& folder, const std::filesystem::path& chat_template) {
-  return std::make_shared<TokenizerLanguage>(folder, chat_template);
+std::shared_ptr<const Language> language_of(const std::filesystem::path& folder_or_file, const std::filesystem::path& chat_template) {
+  return std::make_shared<TokenizerLanguage>(folder_or_file, chat_template);
 }
 
 TextStream::TextStream(const Language& language, std::span<const std::int32_t> prompt, std::span<const std::string> stops)

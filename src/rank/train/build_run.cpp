@@ -73,6 +73,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->dataset = data::open_dataset(run->config.data, run->config.model, run->config.trainer.seed);
   run->replica = make_units(run->config, request.device);
   run->model = make_decoder(run->config, run->replica);
+  choose_precision(run->config, *run->model, request.device);
   run->model->on_backward([raw = run.get()] { raw->enter(record::Phase::backward); });
   run->gradients =
       std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.trained_in_backward_order(), run->config.parallel);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "rank/model/fp8.h"
 #include "rank/model/recompute.h"
 #include "rank/train/device_memory.h"
 
@@ -20,9 +21,11 @@ std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t 
       for (std::size_t i = 0; i < blocks; i += static_cast<std::size_t>(config.trainer.recompute_every)) keep[i] = model::Keep::input;
       return keep;
     }
-    case config::Recompute::automatic:
-      return model::choose_keep(config.model, rows, element_size,
-                                free_memory_bytes(device) - std::min(ranks - 1, 1) * model::ranks_reserve_bytes);
+    case config::Recompute::automatic: {
+      const std::int64_t held_back =
+          std::min(ranks - 1, 1) * model::ranks_reserve_bytes + (config.trainer.fp8 ? model::fp8_bytes(config.model, rows) : 0);
+      return model::choose_keep(config.model, rows, element_size, free_memory_bytes(device) - held_back);
+    }
   }
   throw base::Bug("a policy that has no name");
 }

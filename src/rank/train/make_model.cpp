@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "rank/checkpoint/hub_folder.h"
 #include "rank/checkpoint/peft.h"
+#include "rank/kernels/fp8.h"
 #include "rank/model/adapter.h"
+#include "rank/train/device_memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -54,6 +56,16 @@ parallel::Replica make_units(const config::RunConfig& config, at::Device device)
 
 std::unique_ptr<model::Decoder> make_decoder(const config::RunConfig& config, const parallel::Replica& replica) {
   return std::make_unique<model::Decoder>(config.model, replica.in_forward_order(), config.lora, replica.adapters_in_forward_order());
+}
+
+void choose_precision(const config::RunConfig& config, model::Decoder& decoder, at::Device device) {
+  if (!config.trainer.fp8) return;
+  if (!kernels::has_fp8(device))
+    throw base::machine_error("train",
+                              "trainer.fp8 multiplies in 8 bits, which {} cannot: it takes an H100, an RTX 40 or a later GPU "
+                              "(compute capability 8.9). Train without --fp8.",
+                              describe_device(device));
+  decoder.use_fp8();
 }
 
 void initialize_weights(const config::RunConfig& config, parallel::Replica& replica) {

@@ -19,6 +19,8 @@ model::Quantization quantization_of(const config::ModelConfig& model);
 // Weights are not written yet.
 parallel::Replica make_units(const config::RunConfig& config, at::Device device);
 std::unique_ptr<model::Decoder> make_decoder(const config::RunConfig& config, const parallel::Replica& replica);
+// For training: products in 8 bits where trainer.fp8 asks for them. Throws UserError where the device cannot.
+void choose_precision(const config::RunConfig& config, model::Decoder& decoder, at::Device device);
 
 // Random weights everywhere.
 void initialize_weights(const config::RunConfig& config, parallel::Replica& replica);

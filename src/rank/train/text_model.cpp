@@ -4,8 +4,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/config.h"
-#include "rank/checkpoint/hub_folder.h"
-#include "rank/model/adapter.h"
 #include "rank/train/make_model.h"
 #include "rank/train/run.h"
 #include "rank/train/state.h"
@@ -36,6 +34,7 @@ config::RunConfig settings_of(const ModelSource& source) {
     return config;
   }
   request.assignments.push_back({"model.path", source.model.string(), "--model"});
+  if (!source.adapter.empty()) request.assignments.push_back({"lora.adapters", source.adapter.string(), "--adapter"});
   if (!source.dtype.empty()) request.assignments.push_back({"model.dtype", source.dtype, "--dtype"});
   if (!source.adapter.empty()) request.assignments.push_back({"lora.adapters", source.adapter.string(), "--adapter"});
   config::RunConfig config = config::load(request).values;
@@ -58,8 +57,8 @@ parallel::Replica make_readers(const config::RunConfig& config, at::Device devic
 
 std::shared_ptr<const task::Language> language_of_run(const config::RunConfig& config, const data::Vocabulary* vocabulary) {
   const std::filesystem::path tokenizer = config.data.tokenizer.empty() ? config.model.path : config.data.tokenizer;
-  const auto folder = tokenizer.filename() == "tokenizer.json" ? tokenizer.parent_path() : tokenizer;
-  if (!tokenizer.empty() && std::filesystem::exists(folder / "tokenizer.json")) return task::language_of(folder, config.data.chat_template);
+  if (std::filesystem::is_regular_file(tokenizer) || std::filesystem::exists(tokenizer / "tokenizer.json"))
+    return task::language_of(tokenizer, config.data.chat_template);
   if (vocabulary != nullptr) return task::language_of(std::shared_ptr<const data::Vocabulary>(std::shared_ptr<void>(), vocabulary));
   return task::language_of(data::open_dataset(config.data, config.model, config.trainer.seed).vocabulary);
 }
@@ -73,7 +72,7 @@ TextModel open_text_model(const ModelSource& source, at::Device device) {
     if (config.model.path.empty())
       initialize_weights(config, opened.replica);
     else
-      checkpoint::load_units(checkpoint::HubFolder(config.model.path), opened.replica.units);
+      load_weights(config, opened.replica);
   }
   initialize_adapters(config, opened.replica, *opened.decoder);
   if (source.model.empty()) {

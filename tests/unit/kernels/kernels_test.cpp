@@ -210,6 +210,25 @@ TEST(CrossEntropy, LossAndGradient) {
     }
 }
 
+TEST(CrossEntropy, ATokenIsCorrectWhereItIsTheFirstOfTheLikeliest) {
+  for (const auto& shape : std::vector<Shape>{{64, 7}, {64, 96}, {64, 101}, {8, 32000}})
+    for (const auto type : kTypes) {
+      SCOPED_TRACE(fmt::format("{} x {}, {}", shape.rows, shape.width, c10::toString(type)));
+      const auto logits = (random({shape.rows, shape.width}, 1, type) * 2).round();  // many ties
+      const auto likeliest = logits.to(at::kFloat).cpu().argmax(1);
+      auto targets = likeliest.clone();
+      const auto top = std::get<0>(logits.to(at::kFloat).cpu().max(1));
+      for (std::int64_t row = 0; row < shape.rows; ++row) {
+        if (row % 4 == 1) targets[row].fill_(-100);
+        if (row % 4 == 2) targets[row] = logits[row].to(at::kFloat).cpu().eq(top[row]).nonzero()[-1][0];  // the last of the likeliest
+        if (row % 4 == 3) targets[row].fill_((likeliest[row].item<std::int64_t>() + 1) % shape.width);
+      }
+      const auto losses = random({shape.rows}, 3), correct = random({shape.rows}, 4);
+      cross_entropy(logits, targets.to(test::device()), losses, {}, correct);
+      EXPECT_TRUE(correct.cpu().equal(targets.eq(likeliest).to(at::kFloat)));
+    }
+}
+
 TEST(CrossEntropy, WhatIsNotFiniteStaysNotFinite) {
   for (const double bad : {double(NAN), double(INFINITY)}) {
     const auto logits = random({2, 64}, 1), losses = random({2}, 2);

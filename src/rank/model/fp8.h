@@ -1,0 +1,51 @@
+// A projection's products in 8 bits: e4m3 for weights and activations, e5m2 for gradients, each tensor with the scale of this very moment.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "config/run_config.h"
+#include "rank/kernels/fp8.h"
+#include "rank/model/dims.h"
+
+namespace lockstep::model {
+
+// The scales of one projection's two sides. Forward measures them, and backward of the same micro-step takes them again: input and
+// weights are the same then.
+struct Fp8Scales {
+  at::Tensor input, weight;
+};
+
+// Owns the 8-bit copies, which one product at a time needs: weights are cast anew for each, because keeping both of their copies would
+// cost as much memory as the weights. One thread, the device's current stream; no scale is ever seen by the host.
+// Every product answers false, with nothing done, where its sizes are not multiples of 16 or its numbers are not bf16.
+class Fp8Products {
+ public:
+  explicit Fp8Products(const at::Device& device);
+
+  // Room for the products of `rows` tokens at once: growing step by step would leave holes in the memory. Transposed gradients, which
+  // only trained weights need, find theirs when they come.
+  void reserve(const Dims& dims, std::int64_t rows);
+
+  // out = x weight^T (+ bias). Writes the scales.
+  bool forward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Fp8Scales& scales);
+  // dx = dout weight. paired: the same dout also goes into backward_weight, right before or right after; it is cast once for both.
+  bool backward_input(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& weight, const Fp8Scales& scales, bool paired);
+  // dweight += dout^T x. Always one of a pair.
+  bool backward_weight(const at::Tensor& dweight, const at::Tensor& dout, const at::Tensor& x, const Fp8Scales& scales);
+
+ private:
+  void forget_gradient();
+  void cast_gradient(const at::Tensor& dout, bool paired);
+
+  // One side of a product lies in gradient_memory_ or gradient_t_memory_, the other in other_memory_; forward has its input where
+  // gradients are later. Bytes, as many as the largest matrix took.
+  at::Tensor gradient_memory_, gradient_t_memory_, other_memory_;
+  at::Tensor gradient_scale_;
+  kernels::Fp8Matrix gradient_, gradient_t_;
+  const void* waiting_ = nullptr;  // the dout whose other product is still to come
+};
+
+// What Fp8Products takes at most for `rows` tokens.
+std::int64_t fp8_bytes(const config::ModelConfig& model, std::int64_t rows);
+
+}  // namespace lockstep::model
