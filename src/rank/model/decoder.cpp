@@ -12,6 +12,7 @@
 #include "rank/model/kv_cache.h"
 #include "rank/model/model.h"
 #include "rank/model/offload.h"
+#include "rank/model/trace_range.h"
 #include "rank/model/rotary.h"
 
 namespace lockstep::model {
@@ -39,6 +40,7 @@ struct Decoder::Parts {
   std::vector<Block> blocks;
   Head head;
   std::vector<BlockActivations> saved;
+  std::vector<std::pair<std::string, std::string>> range_names;  // "block 3 forward", "block 3 backward"
   BlockScratch scratch;  // of training and evaluation in turn: buffers are made anew where their shapes differ
   at::Tensor embedded;   // [rows, hidden]
   at::Tensor dstream;    // [rows, hidden]
@@ -57,7 +59,10 @@ struct Decoder::Parts {
              dims.tied && !adapters.back() && !adapters.front()),
         saved(dims.layers),
         frequencies(inverse_frequencies(dims.head_dim, dims.rope_theta, config.rope_scaling)) {
-    for (std::int64_t i = 0; i < dims.layers; ++i) blocks.emplace_back(dims, *units[i + 1], adapters[i + 1], lora, i, keep);
+    for (std::int64_t i = 0; i < dims.layers; ++i) {
+      blocks.emplace_back(dims, *units[i + 1], adapters[i + 1], lora, i, keep);
+      range_names.emplace_back(fmt::format("block {} forward", i), fmt::format("block {} backward", i));
+    }
   }
 
   const kernels::RotaryTable& rotary_for(std::int64_t time) {
@@ -172,6 +177,7 @@ at::Tensor Decoder::forward_backward(const Input& input, const at::Tensor& scale
   for (std::size_t i = 0; i < p.blocks.size(); ++i) {
     const bool leaves = away < p.offloaded.size() && p.offloaded[away] == i;
     if (leaves) p.saved[i].x = p.offload->take(away);
+    const TraceRange range(p.range_names[i].first);
     stream = p.blocks[i].forward(stream, context, &p.saved[i]);
     if (!leaves) continue;
     p.offload->store(away, p.saved[i].x, p.offloaded.size());
@@ -180,12 +186,17 @@ at::Tensor Decoder::forward_backward(const Input& input, const at::Tensor& scale
 
   if (p.on_backward) p.on_backward();
   const auto& dstream = fit(p.dstream, stream.residual.sizes(), stream.residual.options());
-  const auto loss = p.head.loss_backward(stream, input.targets.reshape({-1}), scale, dstream);
+  const auto loss = [&] {
+    const TraceRange range("head and loss");
+    return p.head.loss_backward(stream, input.targets.reshape({-1}), scale, dstream);
+  }();
   for (std::size_t i = p.blocks.size(); i-- > 0;) {
+    const TraceRange range(p.range_names[i].second);
     if (away > 0 && p.offloaded[away - 1] == i) p.saved[i].x = p.offload->fetch(--away);
     p.blocks[i].backward(dstream, context, p.saved[i], /*further=*/i > 0 || p.embedding.trainable());
   }
   if (p.embedding.trainable()) {
+    const TraceRange range("embedding backward");
     kernels::embedding_backward(input.tokens, dstream, p.embedding.gradient(kEmbeddingWeight));
     p.embedding.gradient_ready(kEmbeddingWeight);
   }

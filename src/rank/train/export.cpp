@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "rank/checkpoint/peft.h"
+#include "rank/model/adapter.h"
 #include "rank/train/progress_bar.h"
 #include "rank/train/state.h"
 
@@ -20,6 +21,21 @@ fs::path checkpoint_of(const ExportRequest& request, const config::RunConfig& co
   for (const std::string& line : skipped) base::log_warning("{}", line);
   if (!newest) throw base::checkpoint_error("export", "{} has no whole checkpoint yet.", request.run.string());
   return *newest;
+}
+
+// A run with adapters has nothing else in its checkpoints: they become a PEFT folder.
+std::string export_checkpoint_adapter(const ExportRequest& request, const config::RunConfig& config, const checkpoint::Reader& reader) {
+  std::vector<std::unique_ptr<model::Unit>> units;
+  std::vector<const model::Unit*> adapters;
+  for (std::optional<model::UnitSpec>& spec : model::adapter_units(config.model, config.lora)) {
+    if (!spec) continue;
+    units.push_back(std::make_unique<model::Unit>(std::move(*spec), model::UnitStorage{}));
+    adapters.push_back(units.back().get());
+    for (const auto& [name, view] : units.back()->pieces_of(units.back()->exact())) reader.read("model", name, view);
+  }
+  const std::string base = config.model.path.empty() ? config.model.name : config.model.path;
+  checkpoint::write_peft_folder(base::real_files(), request.output, config.lora, base, adapters);
+  return fmt::format("{}: the adapter of {}, as a PEFT folder", request.output.string(), reader.folder().string());
 }
 
 }  // namespace
@@ -66,13 +82,10 @@ std::string export_checkpoint(const ExportRequest& request) {
   const record::RunFolder folder{request.run};
   config::RunConfig config = config::load_resolved(folder.config());
   config.model = config::with_defaults(config.model);
-  if (config.lora.enabled) {
-    throw base::usage_error("export", "{} trained an adapter, not a whole model: there is no model to export in its checkpoints.",
-                            request.run.string());
-  }
   const fs::path where = checkpoint_of(request, config, folder);
   const checkpoint::Reader reader(where);
   check_same_model(reader, config.model);
+  if (config.lora.enabled) return export_checkpoint_adapter(request, config, reader);
   checkpoint::HubExport what = hub_export_of(config);
   what.dtype = config::dtype_named(request.dtype).value_or(config.model.dtype);
   what.max_shard_bytes = request.max_shard_bytes;
