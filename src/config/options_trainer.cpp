@@ -101,7 +101,8 @@ std::vector<Option> rhythm() {
       }),
       option<&R::trainer, &T::optimizer_states>({
           .key = "trainer.optimizer_states",
-          .says = "With f32, master weights and moments have 32 bits; with bf16, weights and moments have 16, updated with stochastic rounding.",
+          .says = "With f32, master weights and moments have 32 bits; with bf16, weights and moments have 16, updated with stochastic "
+                  "rounding.",
           .flags = {"--optimizer-states"},
       }),
       option<&R::trainer, &T::momentum>({

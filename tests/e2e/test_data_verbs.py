@@ -245,3 +245,20 @@ def test_what_a_tokenizer_cannot_be_trained_from(files, tmp_path):
         assert not (tmp_path / "made").exists()
     done = data("train-tokenizer", "--input", tmp_path / "small.txt", "--vocab-size", 1000, *out)
     assert done.returncode == 0 and "fewer than --vocab-size 1000" in done.stdout
+
+
+def test_a_tokenizer_from_conversations_is_that_of_what_they_say(tmp_path):
+    talks = [[f"question {i % 7}?", f"answer {i} and so on"] for i in range(50)]
+    files = {
+        "text": [{"text": "".join(said + "\n" for said in talk)} for talk in talks],
+        "messages": [{"messages": [{"role": "user", "content": talk[0]}, {"role": "assistant", "content": talk[1]}]} for talk in talks],
+        "conversations": [{"conversations": [{"from": "human", "value": talk[0]}, {"from": "gpt", "value": talk[1]}]} for talk in talks],
+    }
+    for field, records in files.items():
+        (tmp_path / f"{field}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        done = data("train-tokenizer", "--input", tmp_path / f"{field}.jsonl", "--field", field, "--vocab-size", 300, "--output", tmp_path / field)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / field / "tokenizer.json").read_text() == (tmp_path / "text" / "tokenizer.json").read_text()
+    (tmp_path / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": 3}]}\n')
+    done = data("train-tokenizer", "--input", tmp_path / "bad.jsonl", "--field", "messages", "--vocab-size", 300, "--output", tmp_path / "bad")
+    assert done.returncode == 4 and "bad.jsonl:1: 'messages' is not a text but array" in done.stderr
