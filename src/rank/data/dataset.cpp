@@ -1,6 +1,7 @@
 // From the data section of a config to a training and a validation corpus.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include "base/error.h"
@@ -83,7 +84,9 @@ Source open_file(const config::DataConfig& data, const config::ModelConfig& mode
     if (!tokenizer.empty()) return open_tokenized_text(data, model, seq_len);
     return {open_text(data.path, model.vocab_size), byte_vocabulary(), data.path};
   }
-  const auto vocabulary = tokenizer.empty() ? number_vocabulary(model.vocab_size) : tokenizer_vocabulary(tokenizer, model.vocab_size);
+  // Tokens need no tokenizer: a model folder may come without one, and then they are written as numbers.
+  const bool spelled = !data.tokenizer.empty() || std::filesystem::exists(std::filesystem::path(tokenizer) / "tokenizer.json");
+  const auto vocabulary = spelled ? tokenizer_vocabulary(tokenizer, model.vocab_size) : number_vocabulary(model.vocab_size);
   return {open_bin(data.path, data.token_type, model.vocab_size), vocabulary, data.path};
 }
 

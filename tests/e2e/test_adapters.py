@@ -1,0 +1,90 @@
+"""Training adapters: any spread over ranks, recompute, 4 and 8 bits, dropout, resume, and batches that shrink until they fit."""
+import pytest
+import torch
+
+from e2e.test_equality import assert_same, run
+from support.lockstep import train, write_config
+
+LORA = {"enabled": True, "rank": 4, "alpha": 8}
+KINDS = {
+    "lora": ({"lora": LORA}, {}),
+    "dropout": ({"lora": {**LORA, "dropout": 0.3}}, {}),
+    "dora": ({"lora": {**LORA, "dora": True}}, {}),
+    "whole modules": ({"lora": {**LORA, "target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"]}}, {}),
+    "4 bits": ({"lora": LORA}, {"load_in_4bit": True}),
+    "8 bits": ({"lora": LORA}, {"load_in_8bit": True}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_spread_equals_one_rank(tmp_path, kind):
+    sections, model = KINDS[kind]
+    one = run(tmp_path, "one", 1, 12, 1, 100, steps=8, model=model, **sections)
+    for ranks, batch, accumulation in ((3, 2, 2), (2, 6, 1)):
+        assert_same(run(tmp_path, f"of{ranks}", ranks, batch, accumulation, 100, steps=8, model=model, **sections), one, step=8)
+
+
+def test_dropout_drops(tmp_path):
+    plain = run(tmp_path, "plain", 1, 12, 1, 100, steps=3, lora=LORA)
+    dropped = run(tmp_path, "dropped", 1, 12, 1, 100, steps=3, lora={**LORA, "dropout": 0.5})
+    assert plain.losses()[0] == dropped.losses()[0]  # B starts as zero: nothing to drop yet
+    assert plain.losses()[2] != dropped.losses()[2]
+
+
+@pytest.mark.parametrize("kind", ["lora", "dropout", "4 bits"])
+@pytest.mark.parametrize("recompute", [["--recompute", "blocks"], ["--recompute", "norms"], ["--recompute", "blocks", "trainer.recompute_every=2"],
+                                       ["--recompute", "blocks", "--offload-checkpoints"]], ids=" ".join)
+def test_recompute_changes_no_bit(tmp_path, kind, recompute):
+    sections, model = KINDS[kind]
+    kept = run(tmp_path, "kept", 1, 12, 1, 100, "--recompute", "none", steps=3, model=model, **sections)
+    again = run(tmp_path, "again", 1, 12, 1, 100, *recompute, steps=3, model=model, **sections)
+    assert again.losses() == kept.losses()
+    for name, tensor in kept.tensors(3).items():
+        assert torch.equal(tensor, again.tensors(3)[name]), name
+
+
+@pytest.mark.parametrize("kind", ["lora", "dropout", "4 bits"])
+def test_resumed_is_never_stopped(tmp_path, kind):
+    sections, model = KINDS[kind]
+    trainer = {"batch_size": 6, "global_batch_size": 12}
+    whole = train(tmp_path, "whole", write_config(tmp_path, "a.yaml", model=model, trainer={**trainer, "max_steps": 8}, **sections), "--ranks", "2")
+    config = write_config(tmp_path, "b.yaml", model=model, trainer={**trainer, "max_steps": 8, "save_interval": 4}, **sections)
+    train(tmp_path, "halves", config, "--ranks", "2", "--max-steps", "4", "trainer.lr_schedule=cosine")
+    halves = train(tmp_path, "halves", config, "--ranks", "1", "--resume", "auto", "trainer.batch_size=12")
+    # The first half was planned for four steps, so the rates differ: what counts is that the second half goes on where the first ended.
+    assert sorted(halves.steps()) == list(range(1, 9))
+    assert set(halves.tensors(8)) == set(whole.tensors(8))
+    assert all("lora" in name for name in halves.tensors(8)), "a checkpoint holds what is trained"
+
+
+def test_a_checkpoint_of_adapters_is_exported(tmp_path):
+    import json
+    import subprocess
+
+    from support.lockstep import LOCKSTEP
+
+    done = train(tmp_path, "run", write_config(tmp_path, lora=LORA, trainer={"batch_size": 12, "max_steps": 2}), "--ranks", "1")
+    subprocess.run([LOCKSTEP, "export", "--run", done.folder, "--output", tmp_path / "adapter"], check=True, capture_output=True, timeout=60)
+    for name in ("adapter_model.safetensors", "adapter_config.json"):
+        assert (tmp_path / "adapter" / name).read_bytes() == (done.folder / "adapter" / name).read_bytes()
+    assert json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())["r"] == 4
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_batches_shrink_until_they_fit_on_every_rank(tmp_path, ranks):
+    batch = 12 // ranks
+    trainer = {"auto_find_batch_size": True}
+    fault = {"LOCKSTEP_TEST_FAULT": f"rank={ranks - 1} action=memory samples=3"}
+    config = write_config(tmp_path, trainer={**trainer, "batch_size": batch, "global_batch_size": 12, "max_steps": 4})
+    found = train(tmp_path, "found", config, "--ranks", str(ranks), env=fault)
+    notes = [line["text"] for line in found.metrics() if line.get("event") == "note"]
+    assert any(f"batch_size {batch} did not fit into memory; a step takes {12 // ranks // 3} micro-batches of 3" in note for note in notes), notes
+    config = write_config(tmp_path, "plain.yaml", trainer={"batch_size": 3, "global_batch_size": 12, "max_steps": 4})
+    plain = train(tmp_path, "plain", config, "--ranks", str(ranks))
+    assert found.losses() == plain.losses()
+
+
+def test_one_sample_that_does_not_fit_is_said(tmp_path):
+    config = write_config(tmp_path, trainer={"auto_find_batch_size": True, "batch_size": 6, "global_batch_size": 12})
+    failed = train(tmp_path, "run", config, "--ranks", "2", env={"LOCKSTEP_TEST_FAULT": "rank=1 action=memory samples=0"}, check=False)
+    assert failed.code == 3 and "not even one sample of 16 tokens fits into memory" in failed.text
