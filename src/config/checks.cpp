@@ -82,7 +82,8 @@ class Checker {
   void quantization() {
     const ModelConfig& m = config_.model;
     if (config_.lora.enabled && config_.lora.dora && config_.lora.dropout > 0) {
-      broken({"lora.dropout", "lora.dora"}, "lora.dropout = {} cannot go with lora.dora: magnitudes are taken of the whole product. Use one of them.",
+      broken({"lora.dropout", "lora.dora"},
+             "lora.dropout = {} cannot go with lora.dora: magnitudes are taken of the whole product. Use one of them.",
              config_.lora.dropout);
     }
     if (m.load_in_4bit && m.load_in_8bit) {

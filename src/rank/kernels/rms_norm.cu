@@ -223,7 +223,8 @@ void rms_norm_apply(const RmsNormApply& a, Stream stream) {
 
 void rms_norm_backward(const RmsNormBackward& a, Stream stream) {
   if (a.rows == 0) return;
-  int blocks = int(std::min<std::int64_t>(kPartialRows, a.rows));
+  // Column sums want few blocks, since each leaves a row of them; without them more blocks hide more of the waiting.
+  int blocks = int(std::min<std::int64_t>(a.dweight ? kPartialRows : 4 * kPartialRows, a.rows));
   by_type(a.type, [&]<typename T>(T) {
     constexpr int V = kFullVector<T>;
     const bool full = a.width % V == 0 && aligned16(a.x) && aligned16(a.dout) && aligned16(a.weight) && aligned16(a.dx);

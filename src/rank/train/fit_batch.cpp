@@ -36,7 +36,8 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
   if (!run.config.trainer.auto_find_batch_size) return "";
   const std::int64_t asked = run.batch.batch_size;
   while (true) {
-    at::Tensor refused = at::full({1}, fits(run, run.batch.batch_size) ? 0 : 1, at::TensorOptions().dtype(at::kFloat).device(group.device()));
+    at::Tensor refused =
+        at::full({1}, fits(run, run.batch.batch_size) ? 0 : 1, at::TensorOptions().dtype(at::kFloat).device(group.device()));
     run.replica.gradients.zero_();
     group.all_reduce(refused, comm::Reduce::max, "whether a micro-batch fits").wait();
     if (refused.item<float>() == 0) break;

@@ -72,20 +72,19 @@ std::string merge_adapters(const MergeRequest& request) {
   const auto original_name = [&](const std::string& name) { return tied && name == kHead ? std::string(kEmbedding) : name; };
   ProgressBar bar;
   std::uint64_t total = 0;
-  checkpoint::write_hub_folder(
-      base::real_files(), request.output, what,
-      {.fetch =
-           [&](const std::string& name) {
-             const model::Piece original{original_name(name), pieces.at(name).shape};
-             at::Tensor weight = checkpoint::whole_weight(folder, original, model::scalar_type(what.dtype));
-             for (const checkpoint::PeftAdapter& adapter : adapters) weight = adapter.folded(name, weight);
-             return weight;
-           },
-       .done = [&](const std::string& name) { folder.forget(original_name(name)); }},
-      [&](std::uint64_t bytes, std::uint64_t of) {
-        total = of;
-        bar.show(bytes, of);
-      });
+  checkpoint::write_hub_folder(base::real_files(), request.output, what,
+                               {.fetch =
+                                    [&](const std::string& name) {
+                                      const model::Piece original{original_name(name), pieces.at(name).shape};
+                                      at::Tensor weight = checkpoint::whole_weight(folder, original, model::scalar_type(what.dtype));
+                                      for (const checkpoint::PeftAdapter& adapter : adapters) weight = adapter.folded(name, weight);
+                                      return weight;
+                                    },
+                                .done = [&](const std::string& name) { folder.forget(original_name(name)); }},
+                               [&](std::uint64_t bytes, std::uint64_t of) {
+                                 total = of;
+                                 bar.show(bytes, of);
+                               });
   return fmt::format("{}: {} in {}, {} matrices changed by {}", request.output.string(), base::human_bytes(total),
                      config::name_of(what.dtype), touched.size(), request.adapters.size() == 1 ? "the adapter" : "the adapters");
 }

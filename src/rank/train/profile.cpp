@@ -22,6 +22,12 @@ std::set<torch::profiler::impl::ActivityType> activities(at::Device device) {
   return kinds;
 }
 
+// Named ranges (of blocks, the head) on the host and on the device; they span kernels, so they are added up apart. Kineto's numbers.
+bool is_range(const torch::autograd::profiler::KinetoEvent& event) {
+  constexpr std::uint8_t user_annotation = 1, gpu_user_annotation = 2;
+  return event.activityType() == user_annotation || event.activityType() == gpu_user_annotation;
+}
+
 struct Line {
   std::uint64_t nanoseconds = 0;
   std::int64_t calls = 0;
@@ -29,28 +35,37 @@ struct Line {
 
 // On a GPU the kernels; on a CPU the operators (ours run inside the named ranges).
 std::string table_of(const torch::autograd::profiler::ProfilerResult& result, at::Device device, std::int64_t steps) {
-  std::map<std::string, Line> by_name;
+  std::map<std::string, Line> by_name, ranges;
   std::uint64_t total = 0, first = UINT64_MAX, last = 0;
   for (const auto& event : result.events()) {
     if (event.deviceType() != device.type()) continue;
-    Line& line = by_name[event.name().substr(0, 110)];
+    Line& line = (is_range(event) ? ranges : by_name)[event.name().substr(0, 110)];
     line.nanoseconds += event.durationNs();
     line.calls += 1;
+    if (is_range(event)) continue;
     total += event.durationNs();
     first = std::min(first, event.startNs());
     last = std::max(last, event.endNs());
   }
-  std::vector<std::pair<std::string, Line>> lines(by_name.begin(), by_name.end());
-  std::sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.second.nanoseconds > b.second.nanoseconds; });
+  const auto sorted = [](const std::map<std::string, Line>& named) {
+    std::vector<std::pair<std::string, Line>> lines(named.begin(), named.end());
+    std::sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.second.nanoseconds > b.second.nanoseconds; });
+    return lines;
+  };
   const double per_step = 1e-6 / static_cast<double>(steps);
   std::string text = fmt::format("{} steps on {}: {:.2f} ms a step from first to last event, {:.2f} ms added up\n\n{:>9} {:>6} {:>7}  {}\n",
                                  steps, device.str(), static_cast<double>(last - std::min(first, last)) * per_step,
                                  static_cast<double>(total) * per_step, "ms/step", "share", "calls", "name");
-  for (const auto& [name, line] : lines) {
-    text += fmt::format("{:9.3f} {:5.1f}% {:7.1f}  {}\n", static_cast<double>(line.nanoseconds) * per_step,
-                        100.0 * static_cast<double>(line.nanoseconds) / static_cast<double>(std::max<std::uint64_t>(total, 1)),
-                        static_cast<double>(line.calls) / static_cast<double>(steps), name);
-  }
+  const auto add = [&](const auto& lines) {
+    for (const auto& [name, line] : lines) {
+      text += fmt::format("{:9.3f} {:5.1f}% {:7.1f}  {}\n", static_cast<double>(line.nanoseconds) * per_step,
+                          100.0 * static_cast<double>(line.nanoseconds) / static_cast<double>(std::max<std::uint64_t>(total, 1)),
+                          static_cast<double>(line.calls) / static_cast<double>(steps), name);
+    }
+  };
+  add(sorted(by_name));
+  text += "\nby range\n";
+  add(sorted(ranges));
   return text;
 }
 

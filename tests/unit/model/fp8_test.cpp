@@ -93,8 +93,8 @@ void expect_near(const Result& fp8, const Result& plain) {
   ASSERT_EQ(fp8.gradients.size(), plain.gradients.size());
   for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
     const auto a = fp8.gradients[i].second.to(at::kDouble), b = plain.gradients[i].second.to(at::kDouble);
-    EXPECT_GT(((a * b).sum() / (a.norm() * b.norm())).item<double>(), 0.95) << plain.gradients[i].first;
-    EXPECT_NEAR((a.norm() / b.norm()).item<double>(), 1, 0.05) << plain.gradients[i].first;
+    EXPECT_GT(((a * b).sum() / (a.norm() * b.norm())).item<double>(), 0.93) << plain.gradients[i].first;
+    EXPECT_NEAR((a.norm() / b.norm()).item<double>(), 1, 0.1) << plain.gradients[i].first;
   }
 }
 
