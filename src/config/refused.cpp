@@ -26,6 +26,7 @@ const std::vector<Unbuilt>& unbuilt() {
         "n_shared_experts"}},
       {"the Mamba state-space layer", {"mamba", "ssm"}, {"mamba_", "mamba2_", "mamba3_", "ssm_"}, {"state_size", "conv_kernel"}},
       {"multi-token prediction", {}, {"mtp_"}, {"num_nextn_predict_layers"}},
+      {"training of biases beside adapters", {}, {}, {"bias", "lora_bias"}},
       {"sharded training", {"fsdp", "fsdp_config", "deepspeed"}, {"zero_"}, {"fsdp", "deepspeed", "sharding", "shard"}},
       {"tensor and pipeline parallelism",
        {},

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from support import model_folders
@@ -253,3 +254,45 @@ def test_merge_into_packed_weights_gives_whole_ones(tmp_path):
     name = "model.layers.0.mlp.up_proj.weight"
     assert not torch.equal(merged[0][name], load_file(whole / "model.safetensors")[name]), "the adapter changed it"
     assert "quantization_config" not in json.loads((tmp_path / "merged_packed" / "config.json").read_text())
+
+
+def test_writes_what_bitsandbytes_reads(tmp_path):
+    """A folder exported in four bits holds, matrix by matrix, what bitsandbytes makes of the weights, and is read back as such."""
+    folder = model_folders.save(model_folders.make_model("Llama"), tmp_path / "start", dtype="bfloat16")
+    adapter = tmp_path / "adapter"
+    torch.manual_seed(1)
+    get_peft_model(model_folders.make_model("Llama"), LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(adapter)  # changes nothing yet
+    done = subprocess.run([BUILD / "bin" / "lockstep", "merge", "--model", folder, "--adapter", adapter, "--output", tmp_path / "packed", "--load-in-4bit",
+                           "--max-shard-size", "20KB"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    config = json.loads((tmp_path / "packed" / "config.json").read_text())
+    assert config["quantization_config"]["bnb_4bit_quant_type"] == "nf4"
+    files = sorted((tmp_path / "packed").glob("*.safetensors"))
+    assert len(files) > 1
+    packed = {}
+    for file in files:
+        packed.update(load_file(file))
+    weights = load_file(folder / "model.safetensors")
+    seen = 0
+    for name, weight in weights.items():
+        if not name.endswith("_proj.weight"):
+            assert torch.equal(packed[name], weight), name
+            continue
+        parts = {key.removeprefix(name + "."): value for key, value in packed.items() if key.startswith(name + ".")}
+        state = bnb.QuantState.from_dict({f"x.{key}": value for key, value in parts.items()}, device=torch.device("cpu"))
+        codes, expected = bnb.quantize_4bit(weight, blocksize=64, compress_statistics=True, quant_type="nf4")
+        assert torch.equal(packed[name], codes), name
+        restored = bnb.dequantize_4bit(packed[name], state)
+        assert restored.shape == weight.shape and restored.dtype == torch.bfloat16
+        torch.testing.assert_close(restored, bnb.dequantize_4bit(codes, expected), rtol=1e-2, atol=1e-3)
+        seen += 1
+    assert seen == 14
+
+    tokens = torch.randint(0, model_folders.VOCABULARY, (2, 16))
+    ours = model_folders.run_tool(tmp_path / "packed", tokens, tokens.clone(), tmp_path)["logits"]
+    reread = subprocess.run([BUILD / "bin" / "lockstep", "merge", "--model", tmp_path / "packed", "--adapter", adapter, "--output", tmp_path / "whole"],
+                            capture_output=True, text=True, timeout=120)
+    assert reread.returncode == 0, reread.stderr
+    with torch.no_grad():
+        expected = model_folders.load_without_warnings(tmp_path / "whole", dtype=torch.float32)(tokens).logits
+    torch.testing.assert_close(ours, expected, rtol=0, atol=0.1)  # the whole folder is rounded to bf16 once more

@@ -12,6 +12,7 @@ namespace {
 
 struct Wish {
   std::string run, checkpoint, output, dtype, max_shard_size = "5GB";
+  bool load_in_4bit = false;
 };
 
 void describe(CLI::App& app, Wish& wish) {
@@ -20,6 +21,7 @@ void describe(CLI::App& app, Wish& wish) {
   app.add_option("--checkpoint", wish.checkpoint, "a checkpoint's folder; the newest whole one of the run if left out");
   app.add_option("--dtype", wish.dtype, "bf16, f16 or f32; as the run computed if left out");
   app.add_option("--max-shard-size", wish.max_shard_size, "a file ends where the next tensor would make it larger")->capture_default_str();
+  app.add_flag("--load-in-4bit", wish.load_in_4bit, "matrices of blocks as NF4, in bitsandbytes' form; --dtype is what they compute in");
 }
 
 }  // namespace
@@ -35,6 +37,7 @@ int run_export_verb(std::span<const std::string> args) {
   wish.output = new_output_folder("export", wish.output);
   std::vector<std::string> arguments = {
       "export", "--run", wish.run, "--output", wish.output, "--max-shard-bytes", std::to_string(shard_bytes)};
+  if (wish.load_in_4bit) arguments.insert(arguments.end(), {"--nf4", "1"});
   if (!dtype.empty()) arguments.insert(arguments.end(), {"--dtype", dtype});
   if (!wish.checkpoint.empty()) arguments.insert(arguments.end(), {"--checkpoint", wish.checkpoint});
   launch::Environment environment = launch::process_environment();

@@ -15,6 +15,7 @@ namespace {
 
 struct Wish {
   std::string model, output, dtype, max_shard_size = "5GB";
+  bool load_in_4bit = false;
   std::vector<std::string> adapters;
 };
 
@@ -28,6 +29,7 @@ int run_merge_verb(std::span<const std::string> args) {
   app.add_option("--output", wish.output, "folder to make; it may not hold anything yet")->required();
   app.add_option("--dtype", wish.dtype, "bf16, f16 or f32; the model folder's if left out");
   app.add_option("--max-shard-size", wish.max_shard_size, "a file ends where the next tensor would make it larger")->capture_default_str();
+  app.add_flag("--load-in-4bit", wish.load_in_4bit, "matrices of blocks as NF4, in bitsandbytes' form; --dtype is what they compute in");
   if (!read_flags(app, args, "merge")) return 0;
 
   for (const std::string& adapter : wish.adapters) config::read_adapter_folder(adapter);
@@ -45,6 +47,7 @@ int run_merge_verb(std::span<const std::string> args) {
                                         output,
                                         "--max-shard-bytes",
                                         std::to_string(shard_bytes)};
+  if (wish.load_in_4bit) arguments.insert(arguments.end(), {"--nf4", "1"});
   if (!dtype.empty()) arguments.insert(arguments.end(), {"--dtype", dtype});
   launch::Environment environment = launch::process_environment();
   environment["LOCKSTEP_DEVICE"] = "cpu";

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "config/model_folder.h"
+#include "rank/checkpoint/bnb.h"
 #include "rank/checkpoint/safetensors.h"
 #include "rank/model/model.h"
 
@@ -40,13 +41,14 @@ class Writer {
         tensors_(tensors),
         progress_(progress),
         dtype_(model::scalar_type(what.dtype)),
+        packing_(what.nf4),
         buffer_(at::empty({chunk_elements}, dtype_)) {}
 
   void write() {
     const auto shards = cut_into_shards();
     for (std::size_t i = 0; i < shards.size(); ++i) write_shard(shard_name(i, shards.size()), shards[i]);
     if (shards.size() > 1) write_index(shards);
-    write_file(files_, folder_ / "config.json", config::hugging_face_config(what_.model, what_.dtype, what_.source));
+    write_file(files_, folder_ / "config.json", config_text());
     if (what_.source.empty() || !copy(what_.source / "generation_config.json"))
       write_file(files_, folder_ / "generation_config.json", "{\n  \"_from_model_config\": true\n}\n");
     copy_tokenizer();
@@ -63,19 +65,58 @@ class Writer {
     for (const model::UnitSpec& unit : model::decoder_units(what_.model)) {
       for (const model::LeafSpec& leaf : unit.leaves) {
         for (const model::Piece& piece : leaf.pieces) {
-          std::uint64_t bytes = c10::elementSize(dtype_);
-          for (const std::int64_t size : piece.shape) bytes *= static_cast<std::uint64_t>(size);
+          const Shard entries = entries_of(leaf, piece);
+          std::uint64_t bytes = 0;
+          for (const TensorEntry& entry : entries) bytes += bytes_of(entry);
           if (shards.empty() || bytes > room) {
             shards.emplace_back();
             room = what_.max_shard_bytes;
           }
           room -= std::min(room, bytes);
           total_ += bytes;
-          shards.back().push_back({piece.name, dtype_, piece.shape});
+          shards.back().insert(shards.back().end(), entries.begin(), entries.end());
         }
       }
     }
     return shards;
+  }
+
+  static std::uint64_t bytes_of(const TensorEntry& entry) {
+    std::uint64_t bytes = c10::elementSize(entry.dtype);
+    for (const std::int64_t size : entry.shape) bytes *= static_cast<std::uint64_t>(size);
+    return bytes;
+  }
+
+  // What a file holds for a piece: itself, or its packed parts, whose sizes only packing tells.
+  Shard entries_of(const model::LeafSpec& leaf, const model::Piece& piece) {
+    if (!packing_ || leaf.role != model::Role::inner || !leaf.decay) return {{piece.name, dtype_, piece.shape}};
+    Shard entries;
+    packed_pieces_.push_back(piece);
+    for (const NamedTensor& part : packed(piece)) {
+      part_of_[part.name] = packed_pieces_.size() - 1;
+      entries.push_back({part.name, part.tensor.scalar_type(), part.tensor.sizes().vec()});
+    }
+    return entries;
+  }
+
+  // The parts of one piece; the last one asked for is kept, since its parts are written in a row.
+  const std::vector<NamedTensor>& packed(const model::Piece& piece) {
+    if (packed_name_ == piece.name) return packed_;
+    model::QuantizedMatrix matrix({.name = piece.name, .pieces = {piece}},
+                                  {.weight_dtype = dtype_, .trainable = false, .quantization = model::Quantization::nf4});
+    matrix.store(0, tensors_.fetch(piece.name));
+    if (tensors_.done) tensors_.done(piece.name);
+    packed_ = bnb_tensors(piece, matrix, 0);
+    packed_name_ = piece.name;
+    return packed_;
+  }
+
+  std::string config_text() const {
+    const std::string text = config::hugging_face_config(what_.model, what_.dtype, what_.source);
+    if (!packing_) return text;
+    auto json = nlohmann::ordered_json::parse(text);
+    json["quantization_config"] = nlohmann::ordered_json::parse(bnb_config_json(dtype_, /*double_quant=*/true));
+    return json.dump(2) + "\n";
   }
 
   static std::string shard_name(std::size_t index, std::size_t count) {
@@ -88,10 +129,24 @@ class Writer {
     const std::string header = safetensors_header(shard, {{"format", "pt"}});
     file->write(std::as_bytes(std::span(header.data(), header.size())));
     for (const TensorEntry& entry : shard) {
+      if (const auto part = part_of_.find(entry.name); part != part_of_.end()) {
+        write_part(*file, entry, packed_pieces_[part->second]);
+        continue;
+      }
       write_tensor(*file, entry);
       if (tensors_.done) tensors_.done(entry.name);
     }
     file->sync_and_close();
+  }
+
+  void write_part(base::FileWriter& file, const TensorEntry& entry, const model::Piece& piece) {
+    for (const NamedTensor& part : packed(piece)) {
+      if (part.name != entry.name) continue;
+      const at::Tensor bytes = part.tensor.contiguous();
+      file.write({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
+      written_ += bytes.nbytes();
+    }
+    if (progress_) progress_(written_, total_);
   }
 
   void write_tensor(base::FileWriter& file, const TensorEntry& entry) {
@@ -144,7 +199,12 @@ class Writer {
   const TensorSource& tensors_;
   const ExportProgress& progress_;
   const at::ScalarType dtype_;
+  const bool packing_;
   const at::Tensor buffer_;
+  std::vector<model::Piece> packed_pieces_;
+  std::map<std::string, std::size_t> part_of_;  // a part's name -> its piece
+  std::string packed_name_;
+  std::vector<NamedTensor> packed_;
   std::uint64_t total_ = 0, written_ = 0;
 };
 

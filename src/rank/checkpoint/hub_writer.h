@@ -21,6 +21,7 @@ struct HubExport {
   std::filesystem::path source = {};     // the folder the model started from: its config.json and generation_config.json go on; or empty
   std::filesystem::path tokenizer = {};  // folder or tokenizer.json whose tokenizer goes along; empty: none
   std::uint64_t max_shard_bytes = 5'000'000'000;
+  bool nf4 = false;  // matrices of blocks in four bits, as bitsandbytes packs them; dtype is then what they compute in
 };
 
 // Gives a tensor by its Hugging Face name: float, contiguous, on any device. It may be a view of something mapped: `done` is called

@@ -75,6 +75,7 @@ ExportRequest parse_export_request(const std::map<std::string, std::string>& arg
   };
   ExportRequest request{.run = text("run"), .checkpoint = text("checkpoint"), .output = text("output"), .dtype = text("dtype")};
   if (const auto bytes = base::parse_integer(text("max-shard-bytes"))) request.max_shard_bytes = static_cast<std::uint64_t>(*bytes);
+  request.nf4 = text("nf4") == "1";
   return request;
 }
 
@@ -89,6 +90,7 @@ std::string export_checkpoint(const ExportRequest& request) {
   checkpoint::HubExport what = hub_export_of(config);
   what.dtype = config::dtype_named(request.dtype).value_or(config.model.dtype);
   what.max_shard_bytes = request.max_shard_bytes;
+  what.nf4 = request.nf4;
   ProgressBar bar;
   std::uint64_t total = 0;
   checkpoint::write_hub_folder(base::real_files(), request.output, what,

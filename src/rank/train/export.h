@@ -25,6 +25,7 @@ struct ExportRequest {
   std::filesystem::path output;
   std::string dtype;  // "f32", "f16", "bf16"; empty: model.dtype
   std::uint64_t max_shard_bytes = 5'000'000'000;
+  bool nf4 = false;  // in four bits
 };
 ExportRequest parse_export_request(const std::map<std::string, std::string>& arguments);
 // Returns what was written, in a sentence. Shows a bar where standard error is a terminal.
@@ -37,6 +38,7 @@ struct MergeRequest {
   std::filesystem::path output;
   std::string dtype;  // empty: the folder's
   std::uint64_t max_shard_bytes = 5'000'000'000;
+  bool nf4 = false;  // in four bits
 };
 MergeRequest parse_merge_request(const std::map<std::string, std::string>& arguments);
 std::string merge_adapters(const MergeRequest& request);

@@ -43,6 +43,7 @@ MergeRequest parse_merge_request(const std::map<std::string, std::string>& argum
   MergeRequest request{.model = text("model"), .output = text("output"), .dtype = text("dtype")};
   for (const std::string& folder : base::split(text("adapters"), '\n')) request.adapters.emplace_back(folder);
   if (const auto bytes = base::parse_integer(text("max-shard-bytes"))) request.max_shard_bytes = static_cast<std::uint64_t>(*bytes);
+  request.nf4 = text("nf4") == "1";
   return request;
 }
 
@@ -62,7 +63,8 @@ std::string merge_adapters(const MergeRequest& request) {
                              .dtype = dtype.value_or(config::DType::bf16),
                              .source = request.model,
                              .tokenizer = request.model,
-                             .max_shard_bytes = request.max_shard_bytes};
+                             .max_shard_bytes = request.max_shard_bytes,
+                             .nf4 = request.nf4};
   std::map<std::string, model::Piece> pieces;
   for (const model::UnitSpec& unit : model::decoder_units(model)) {
     for (const model::LeafSpec& leaf : unit.leaves) {
