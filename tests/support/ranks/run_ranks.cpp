@@ -38,16 +38,22 @@ int next_call() {
   return calls++;
 }
 
+// Below the ports that the system gives to outgoing connections: one of those could take it before rank 0 listens.
 int free_port() {
-  const int descriptor = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), size);
-  ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &size);
-  ::close(descriptor);
-  return ntohs(address.sin_port);
+  constexpr int first = 20000, count = 10000;
+  static int next = static_cast<int>(::getpid() * 37 % count);
+  for (int tries = 0; tries < count; ++tries) {
+    const int port = first + (next = (next + 1) % count);
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    const bool free = ::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    ::close(socket);
+    if (free) return port;
+  }
+  return 0;
 }
 
 // The device that tests run on; a GPU's part of LibTorch comes with the plug-in.
