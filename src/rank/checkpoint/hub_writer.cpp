@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "config/model_folder.h"
 #include "rank/checkpoint/bnb.h"
+#include "rank/checkpoint/replace_folder.h"
 #include "rank/checkpoint/safetensors.h"
 #include "rank/model/model.h"
 
@@ -212,7 +213,7 @@ class Writer {
 
 void write_hub_folder(base::FileSystem& files, const fs::path& folder, const HubExport& what, const TensorSource& tensors,
                       const ExportProgress& progress) {
-  const fs::path partial = folder.string() + ".partial", replaced = folder.string() + ".replaced";
+  const fs::path partial = folder.string() + ".partial";
   files.remove_all(partial);
   files.create_directories(partial);
   try {
@@ -222,19 +223,7 @@ void write_hub_folder(base::FileSystem& files, const fs::path& folder, const Hub
     fs::remove_all(partial, ignored);  // half a model is of no use, and may be what filled the disk
     throw;
   }
-  std::error_code error;
-  const bool was_there = fs::exists(folder, error);
-  files.remove_all(replaced);
-  if (was_there) files.rename(folder, replaced);
-  try {
-    files.rename(partial, folder);
-  } catch (...) {
-    if (was_there) files.rename(replaced, folder);
-    throw;
-  }
-  if (was_there) files.remove_all(replaced);
-  const fs::path parent = folder.parent_path();
-  files.sync_directory(parent.empty() ? "." : parent);
+  replace_folder(files, partial, folder);
 }
 
 }  // namespace lockstep::checkpoint

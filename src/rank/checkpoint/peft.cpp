@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/adapter_folder.h"
+#include "rank/checkpoint/replace_folder.h"
 #include "rank/model/adapter.h"
 
 namespace lockstep::checkpoint {
@@ -131,9 +132,7 @@ void write_peft_folder(base::FileSystem& files, const fs::path& folder, const co
   writer->sync_and_close();
   base::write_text_atomically(files, partial / "adapter_config.json", config::adapter_config_text(lora, base));
   files.sync_directory(partial);
-  files.remove_all(folder);
-  files.rename(partial, folder);
-  files.sync_directory(folder.parent_path());
+  replace_folder(files, partial, folder);
 }
 
 }  // namespace lockstep::checkpoint

@@ -38,8 +38,8 @@ class PeftAdapter {
   SafetensorsFile file_;
 };
 
-// Written beside and renamed; what stood there before is replaced. base: what the adapter belongs to. tokenizer: folder whose tokenizer
-// files go along, or empty. Numbers are written in f32: they are the masters.
+// Written beside and renamed; what stood there before is replaced. base: what the adapter belongs to. Numbers are written
+// in f32: they are the masters.
 void write_peft_folder(base::FileSystem& files, const std::filesystem::path& folder, const config::LoraConfig& lora,
                        const std::string& base, const std::vector<const model::Unit*>& adapters);
 

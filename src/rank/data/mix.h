@@ -3,16 +3,11 @@
 
 #include <cstdint>
 
+#include "base/mix.h"
+
 namespace lockstep::data {
 
-// A bijection of 64-bit numbers whose output bits all depend on all input bits (the finaliser of splitmix64).
-constexpr std::uint64_t mix(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15ull;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
-  return value ^ (value >> 31);
-}
-
+using base::mix;
 constexpr std::uint64_t mix(std::uint64_t key, std::uint64_t value) { return mix(mix(key) ^ value); }
 
 // A number below `bound`, as evenly as 64 bits allow.

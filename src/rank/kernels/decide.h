@@ -1,13 +1,8 @@
 // How a step is judged from its reduced numbers: the same few lines on a CPU and inside a CUDA kernel.
 #pragma once
 
+#include "rank/kernels/both.h"
 #include "rank/kernels/table.h"
-
-#ifdef __CUDACC__
-#define LOCKSTEP_BOTH __host__ __device__
-#else
-#define LOCKSTEP_BOTH
-#endif
 
 namespace lockstep::kernels {
 

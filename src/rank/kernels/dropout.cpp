@@ -1,6 +1,6 @@
 // Dropout on a CPU: which elements fall follows from keys alone.
 #include "rank/kernels/cpu_ops.h"
-#include "rank/kernels/mix.h"
+#include "rank/kernels/dropout.h"
 
 namespace lockstep::kernels::LOCKSTEP_ISA {
 

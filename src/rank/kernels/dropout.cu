@@ -1,6 +1,6 @@
 // Dropout on CUDA: the same elements fall as on a CPU. Bound by memory: reads and writes each element once.
 #include "rank/kernels/cuda.cuh"
-#include "rank/kernels/mix.h"
+#include "rank/kernels/dropout.h"
 
 namespace lockstep::kernels::cuda {
 

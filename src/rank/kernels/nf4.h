@@ -6,11 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define LOCKSTEP_BOTH __host__ __device__
-#else
-#define LOCKSTEP_BOTH
-#endif
+#include "rank/kernels/both.h"
 
 namespace lockstep::kernels {
 namespace {  // each instruction set compiles its own

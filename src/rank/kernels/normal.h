@@ -7,11 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#ifdef __CUDACC__
-#define LOCKSTEP_BOTH __host__ __device__
-#elif !defined(LOCKSTEP_BOTH)
-#define LOCKSTEP_BOTH
-#endif
+#include "rank/kernels/both.h"
 
 namespace lockstep::kernels {
 namespace {

@@ -6,13 +6,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/mix.h"
+#include "rank/kernels/both.h"
 #include "rank/kernels/table.h"
-
-#ifdef __CUDACC__
-#define LOCKSTEP_BOTH __host__ __device__
-#elif !defined(LOCKSTEP_BOTH)
-#define LOCKSTEP_BOTH
-#endif
 
 namespace lockstep::kernels {
 namespace {
@@ -33,15 +29,9 @@ LOCKSTEP_BOTH inline double whole_power(double base, double exponent) {
   return result;
 }
 
-LOCKSTEP_BOTH inline std::uint64_t mixed(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
 // The key of one update's random bits.
 LOCKSTEP_BOTH inline std::uint64_t key_at(std::uint64_t key, const Control& control) {
-  return mixed(key + 0x9e3779b97f4a7c15ull * std::uint64_t(control.updates));
+  return base::mix(key + 0x9e3779b97f4a7c15ull * (std::uint64_t(control.updates) - 1));
 }
 
 LOCKSTEP_BOTH inline UpdateNumbers numbers_of(const Update& a) {

@@ -23,7 +23,7 @@ Adapter::Adapter(Unit& unit, AdaptedMatrix place, const config::LoraConfig& lora
       site_(site) {}
 
 const at::Tensor& Adapter::dropped(const at::Tensor& x, const Dropout& dropout, AdapterScratch& scratch) const {
-  if (!dropout.keys.defined() || dropout_ == 0) return x;
+  if (!drops(dropout)) return x;
   fit(scratch.dropped, x.sizes(), x.options());
   kernels::dropout(x, scratch.dropped, dropout.keys, dropout.time, site_, dropout_, Into::write);
   return scratch.dropped;
@@ -52,10 +52,9 @@ void Adapter::backward_low(const at::Tensor& dout, AdapterScratch& scratch) cons
   }
 }
 
-void Adapter::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, AdapterScratch& scratch) const {
-  backward_low(dout, scratch);
+void Adapter::backward_input(const at::Tensor& dx, const Dropout& dropout, AdapterScratch& scratch) const {
   const at::Tensor& dlow = scratch.dlow;
-  if (!dropout.keys.defined() || dropout_ == 0) return linear_backward_input(dx, dlow, unit_.weight(place_.a), Into::add);
+  if (!drops(dropout)) return linear_backward_input(dx, dlow, unit_.weight(place_.a), Into::add);
   fit(scratch.dropped, dx.sizes(), dx.options());
   linear_backward_input(scratch.dropped, dlow, unit_.weight(place_.a));
   kernels::dropout(scratch.dropped, dx, dropout.keys, dropout.time, site_, dropout_, Into::add);

@@ -58,10 +58,10 @@ class Adapter {
 
   // out: [rows, out] holds the frozen product and gets the adapter's added; low: [rows, low_width] is kept for backward.
   void forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const;
-  // scratch.dlow = gradient of the low-rank product, for backward_weight, which follows.
+  // scratch.dlow = gradient of the low-rank product, which the other two read.
   void backward_low(const at::Tensor& dout, AdapterScratch& scratch) const;
-  // The same, and dx gets the adapter's share added.
-  void backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, AdapterScratch& scratch) const;
+  // dx gets the adapter's share added, from scratch.dlow.
+  void backward_input(const at::Tensor& dx, const Dropout& dropout, AdapterScratch& scratch) const;
   void backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
                        AdapterScratch& scratch) const;
 
@@ -75,6 +75,7 @@ class Adapter {
 
  private:
   at::Tensor row_norms(const at::Tensor& weight) const;  // [adapted columns]
+  bool drops(const Dropout& dropout) const { return dropout.keys.defined() && dropout_ > 0; }
   const at::Tensor& dropped(const at::Tensor& x, const Dropout& dropout, AdapterScratch& scratch) const;
 
   Unit& unit_;

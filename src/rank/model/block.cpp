@@ -159,13 +159,13 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
   const auto rows = dstream.size(0);
   // gate_up turns into its own gradient. SwiGLU's output is made again along the way where it was not kept; where it is there, its
   // gradient takes its place once no one needs it.
+  down_.begin_backward(dstream, scratch.projection);
   if (keep_ == Keep::matmuls) {
     const auto& dswiglu = fit(scratch.dswiglu, {rows, dims_.intermediate}, dstream.options());
     down_.backward_input(dswiglu, dstream, context.dropout, scratch.projection);
     kernels::swiglu_backward(m.gate_up, dswiglu, m.gate_up, c.swiglu);
     down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
   } else {
-    down_.backward_low(dstream, scratch.projection);
     down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
     down_.backward_input(c.swiglu, dstream, context.dropout, scratch.projection);
     kernels::swiglu_backward(m.gate_up, c.swiglu, m.gate_up, {});
@@ -173,6 +173,7 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
 
   if (keep_ == Keep::matmuls) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, c.norm2);
   const auto& dnorm = fit(scratch.dhidden, {rows, dims_.hidden}, dstream.options());
+  gate_up_.begin_backward(m.gate_up, scratch.projection);
   gate_up_.backward_input(dnorm, m.gate_up, context.dropout, scratch.projection);
   gate_up_.backward_weight(m.gate_up, c.norm2, m.low[2], context.dropout, scratch.projection);
   kernels::rms_norm_backward(dnorm, m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, dstream, kernels::Into::add,
@@ -185,6 +186,7 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
   auto& m = at.matmuls;
   auto& c = at.cheap;
   const auto [dmixed, dqkv] = attention_gradients(m.gate_up, scratch);
+  out_.begin_backward(dstream, scratch.projection);
   out_.backward_input(dmixed, dstream, context.dropout, scratch.projection);
   out_.backward_weight(dstream, m.mixed, m.low[1], context.dropout, scratch.projection);
 
@@ -200,10 +202,9 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
     unit_.gradient_ready(leaves_.k_norm);
   }
   const auto& dnorm = scratch.dhidden;
-  if (!further && !unit_.trainable()) {  // nothing below is trained: adapters alone need their part
-    qkv_.backward_low(dqkv, scratch.projection);
+  qkv_.begin_backward(dqkv, scratch.projection);
+  if (!further && !unit_.trainable())  // nothing below is trained: adapters alone need their part
     return qkv_.backward_weight(dqkv, c.norm1, m.low[0], context.dropout, scratch.projection);
-  }
   qkv_.backward_input(dnorm, dqkv, context.dropout, scratch.projection);
   qkv_.backward_weight(dqkv, c.norm1, m.low[0], context.dropout, scratch.projection);
   kernels::rms_norm_backward(dnorm, at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, dstream, kernels::Into::add,

@@ -1,7 +1,7 @@
 // Writes initial weights: each leaf's numbers follow from the seed and its name alone.
+#include "base/mix.h"
 #include "base/text.h"
 #include "rank/kernels/kernels.h"
-#include "rank/kernels/mix.h"
 #include "rank/model/model.h"
 #include "rank/model/quantized.h"
 
@@ -13,7 +13,7 @@ at::Tensor uniform_numbers(std::int64_t count, std::uint64_t key, double bound) 
   at::Tensor numbers = at::empty({count}, at::kFloat);
   float* out = numbers.mutable_data_ptr<float>();
   for (std::int64_t i = 0; i < count; ++i) {
-    const double share = double(kernels::mix(key + std::uint64_t(i)) >> 11) * 0x1p-53;
+    const double share = double(base::mix(key + std::uint64_t(i)) >> 11) * 0x1p-53;
     out[i] = float((2 * share - 1) * bound);
   }
   return numbers;

@@ -37,24 +37,25 @@ void Projection::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor&
   if (bias.defined()) gained.add_(bias);
 }
 
-const at::Tensor& Projection::gained(const at::Tensor& dout, ProjectionScratch& scratch) const {
-  if (!adapter_ || !adapter_->is_dora()) return dout;
-  auto& dproduct = scratch.adapter.dproduct;
-  fit(dproduct, dout.sizes(), dout.options());
-  dproduct.copy_(dout).mul_(adapter_->gain());
-  return dproduct;
+const at::Tensor& Projection::gained(const at::Tensor& dout, const ProjectionScratch& scratch) const {
+  return adapter_ && adapter_->is_dora() ? scratch.adapter.dproduct : dout;
+}
+
+void Projection::begin_backward(const at::Tensor& dout, ProjectionScratch& scratch) const {
+  if (!adapter_) return;
+  if (adapter_->is_dora()) {
+    auto& dproduct = scratch.adapter.dproduct;
+    fit(dproduct, dout.sizes(), dout.options());
+    dproduct.copy_(dout).mul_(adapter_->gain());
+  }
+  adapter_->backward_low(gained(dout, scratch), scratch.adapter);
 }
 
 void Projection::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, ProjectionScratch& scratch) const {
   const at::Tensor& d = gained(dout, scratch);
   const at::Tensor& w = weight(scratch);
   if (!scratch.fp8 || !scratch.fp8->backward_input(dx, d, w, scales_, /*paired=*/unit_.trainable())) linear_backward_input(dx, d, w);
-  if (adapter_) adapter_->backward_input(dx, d, dropout, scratch.adapter);
-}
-
-void Projection::backward_low(const at::Tensor& dout, ProjectionScratch& scratch) const {
-  const at::Tensor& d = gained(dout, scratch);
-  if (adapter_) adapter_->backward_low(d, scratch.adapter);
+  if (adapter_) adapter_->backward_input(dx, dropout, scratch.adapter);
 }
 
 void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
@@ -78,7 +79,7 @@ void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, co
     adapter_->forward(product, x, again, dropout, scratch.adapter);
     adapter_->backward_magnitude(dout, product);
   }
-  adapter_->backward_weight(adapter_->is_dora() ? scratch.adapter.dproduct : dout, x, low, dropout, scratch.adapter);
+  adapter_->backward_weight(gained(dout, scratch), x, low, dropout, scratch.adapter);
 }
 
 }  // namespace lockstep::model

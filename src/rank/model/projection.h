@@ -25,10 +25,10 @@ class Projection {
 
   // out = x weight^T (+ bias) (+ adapter). low: what the adapter keeps for backward.
   void forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, ProjectionScratch& scratch) const;
-  // dx = dout weight (+ adapter). Comes before backward_weight of the same dout.
+  // Backward of one dout: begin_backward first, then the other two in any order, each where it is wanted.
+  void begin_backward(const at::Tensor& dout, ProjectionScratch& scratch) const;
+  // dx = dout weight (+ adapter).
   void backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, ProjectionScratch& scratch) const;
-  // In its place where dx is not wanted.
-  void backward_low(const at::Tensor& dout, ProjectionScratch& scratch) const;
   // Adds the gradients of whatever is trained, and announces them.
   void backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
                        ProjectionScratch& scratch) const;
@@ -41,8 +41,8 @@ class Projection {
   // out = x weight^T (+ bias), in 8 bits where asked for and possible.
   void multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                 ProjectionScratch& scratch) const;
-  // What the gradients of a DoRA product are taken of: dout times its gain.
-  const at::Tensor& gained(const at::Tensor& dout, ProjectionScratch& scratch) const;
+  // What gradients are taken of: dout, or with DoRA dout times its gain, as begin_backward left it.
+  const at::Tensor& gained(const at::Tensor& dout, const ProjectionScratch& scratch) const;
 
   Unit& unit_;
   std::size_t leaf_;

@@ -2,7 +2,6 @@
 #include "rank/train/export.h"
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "rank/checkpoint/peft.h"
 #include "rank/model/adapter.h"
@@ -14,14 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path checkpoint_of(const ExportRequest& request, const config::RunConfig& config, const record::RunFolder& folder) {
-  if (!request.checkpoint.empty()) return request.checkpoint;
-  std::vector<std::string> skipped;
-  const auto newest = checkpoint::newest_whole(checkpoints_folder(config, folder), &skipped);
-  for (const std::string& line : skipped) base::log_warning("{}", line);
-  if (!newest) throw base::checkpoint_error("export", "{} has no whole checkpoint yet.", request.run.string());
-  return *newest;
-}
+// What the adapters of a run belong to.
+std::string base_of(const config::ModelConfig& model) { return model.path.empty() ? model.name : model.path; }
 
 // A run with adapters has nothing else in its checkpoints: they become a PEFT folder.
 std::string export_checkpoint_adapter(const ExportRequest& request, const config::RunConfig& config, const checkpoint::Reader& reader) {
@@ -33,8 +26,7 @@ std::string export_checkpoint_adapter(const ExportRequest& request, const config
     adapters.push_back(units.back().get());
     for (const auto& [name, view] : units.back()->pieces_of(units.back()->exact())) reader.read("model", name, view);
   }
-  const std::string base = config.model.path.empty() ? config.model.name : config.model.path;
-  checkpoint::write_peft_folder(base::real_files(), request.output, config.lora, base, adapters);
+  checkpoint::write_peft_folder(base::real_files(), request.output, config.lora, base_of(config.model), adapters);
   return fmt::format("{}: the adapter of {}, as a PEFT folder", request.output.string(), reader.folder().string());
 }
 
@@ -63,8 +55,7 @@ fs::path export_model(const Run& run) {
 fs::path export_adapter(const Run& run) {
   const fs::path folder = run.folder.root / "adapter";
   const std::vector<model::Unit*> trained = run.replica.trained_in_forward_order();
-  const std::string base = run.config.model.path.empty() ? run.config.model.name : run.config.model.path;
-  checkpoint::write_peft_folder(base::real_files(), folder, run.config.lora, base, {trained.begin(), trained.end()});
+  checkpoint::write_peft_folder(base::real_files(), folder, run.config.lora, base_of(run.config.model), {trained.begin(), trained.end()});
   return folder;
 }
 
@@ -83,7 +74,7 @@ std::string export_checkpoint(const ExportRequest& request) {
   const record::RunFolder folder{request.run};
   config::RunConfig config = config::load_resolved(folder.config());
   config.model = config::with_defaults(config.model);
-  const fs::path where = checkpoint_of(request, config, folder);
+  const fs::path where = request.checkpoint.empty() ? newest_checkpoint("export", config, folder) : request.checkpoint;
   const checkpoint::Reader reader(where);
   check_same_model(reader, config.model);
   if (config.lora.enabled) return export_checkpoint_adapter(request, config, reader);

@@ -78,6 +78,14 @@ std::filesystem::path checkpoints_folder(const config::RunConfig& config, const 
   return config.trainer.checkpoint_dir.empty() ? folder.checkpoints() : std::filesystem::path(config.trainer.checkpoint_dir);
 }
 
+std::filesystem::path newest_checkpoint(std::string_view room, const config::RunConfig& config, const record::RunFolder& folder) {
+  std::vector<std::string> skipped;
+  const auto newest = checkpoint::newest_whole(checkpoints_folder(config, folder), &skipped);
+  for (const std::string& line : skipped) base::log_warning("{}", line);
+  if (!newest) throw base::checkpoint_error(room, "{} has no whole checkpoint yet.", folder.root.string());
+  return *newest;
+}
+
 checkpoint::Contents contents_of(const Run& run) {
   checkpoint::Contents contents;
   for (const model::Unit* unit : run.replica.trained_in_forward_order()) {

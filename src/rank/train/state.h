@@ -23,5 +23,7 @@ void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& 
 void check_same_model(const checkpoint::Reader& reader, const config::ModelConfig& model);
 
 std::filesystem::path checkpoints_folder(const config::RunConfig& config, const record::RunFolder& folder);
+// The newest whole checkpoint of a run; UserError of `room` where there is none.
+std::filesystem::path newest_checkpoint(std::string_view room, const config::RunConfig& config, const record::RunFolder& folder);
 
 }  // namespace lockstep::train

@@ -2,7 +2,6 @@
 #include "rank/train/text_model.h"
 
 #include "base/error.h"
-#include "base/log.h"
 #include "config/config.h"
 #include "rank/train/make_model.h"
 #include "rank/train/run.h"
@@ -10,15 +9,6 @@
 
 namespace lockstep::train {
 namespace {
-
-std::filesystem::path checkpoint_of(const ModelSource& source, const config::RunConfig& config, const record::RunFolder& folder) {
-  if (!source.checkpoint.empty()) return source.checkpoint;
-  std::vector<std::string> skipped;
-  const auto newest = checkpoint::newest_whole(checkpoints_folder(config, folder), &skipped);
-  for (const std::string& line : skipped) base::log_warning("{}", line);
-  if (!newest) throw base::checkpoint_error("generate", "{} has no whole checkpoint yet.", source.run.string());
-  return *newest;
-}
 
 // A run's settings, or those of a model folder.
 config::RunConfig settings_of(const ModelSource& source) {
@@ -76,7 +66,7 @@ TextModel open_text_model(const ModelSource& source, at::Device device) {
   }
   initialize_adapters(config, opened.replica, *opened.decoder);
   if (source.model.empty()) {
-    const checkpoint::Reader reader(checkpoint_of(source, config, {source.run}));
+    const checkpoint::Reader reader(source.checkpoint.empty() ? newest_checkpoint("generate", config, {source.run}) : source.checkpoint);
     check_same_model(reader, config.model);
     restore_weights(reader, opened.replica);
   }
