@@ -133,8 +133,8 @@ struct CrossEntropy {
   bool gradient;
 };
 
-// out = (accumulate ? out : 0) + in with `share` of its elements dropped and the others scaled up. Which fall follows from the key of
-// their group of `time` rows, the site, and their place alone.
+// out = in with `share` of its elements dropped and the others scaled up; in == out is allowed. Which fall follows from the key of their
+// group of `time` rows, the site, and their place alone.
 struct Dropout {
   const void* in;
   void* out;                 // [rows, width]
@@ -143,7 +143,6 @@ struct Dropout {
   std::uint64_t site;
   float share;
   Type type;
-  bool accumulate;
 };
 
 // out[i] = std * normal number (key, first + i).
