@@ -38,10 +38,10 @@ struct Decoder::Parts {
   std::int64_t window;
   Unit& embedding;
   std::vector<Block> blocks;
+  BlockScratch scratch;  // of training and evaluation in turn: buffers are made anew where their shapes differ
   Head head;
   std::vector<BlockActivations> saved;
   std::vector<std::pair<std::string, std::string>> range_names;  // "block 3 forward", "block 3 backward"
-  BlockScratch scratch;  // of training and evaluation in turn: buffers are made anew where their shapes differ
   at::Tensor embedded;   // [rows, hidden]
   at::Tensor dstream;    // [rows, hidden]
   const at::Tensor frequencies;
@@ -56,7 +56,7 @@ struct Decoder::Parts {
         window(config.sliding_window),
         embedding(trained_or(adapters.front(), *units.front())),
         head(dims, *units.back(), adapters.back() ? adapters.back() : (dims.tied ? units.front() : nullptr),
-             dims.tied && !adapters.back() && !adapters.front()),
+             dims.tied && !adapters.back() && !adapters.front(), scratch),
         saved(dims.layers),
         frequencies(inverse_frequencies(dims.head_dim, dims.rope_theta, config.rope_scaling)) {
     for (std::int64_t i = 0; i < dims.layers; ++i) {
