@@ -34,8 +34,13 @@ std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConf
 
 MicroSteps::MicroSteps(model::Decoder& model, parallel::GradientSync* gradients, Options options)
     : model_(model), gradients_(gradients), options_(std::move(options)) {
-  model_.on_backward(options_.on_backward);
+  if (options_.on_backward)
+    model_.on_backward([this] {
+      if (!graph_in_hand_) options_.on_backward();
+    });
 }
+
+MicroSteps::~MicroSteps() { model_.on_backward(nullptr); }
 
 at::Tensor MicroSteps::run(const data::Batch& batch, const at::Tensor& scale) {
   const comm::Group* reduces = gradients_ ? gradients_->armed() : nullptr;
@@ -76,6 +81,7 @@ void MicroSteps::record(Recording& recording, const data::Batch& batch, const at
   // What was allocated kernel by kernel goes first: memory need not hold both.
   model_.release_buffers();
   empty_cache(batch.tokens.device());
+  graph_in_hand_ = true;
   try {
     recording.graph = options_.recorder->record([this, &recording, reduces] {
       model_.release_buffers();  // also what that makes anew belongs to the graph
@@ -88,6 +94,7 @@ void MicroSteps::record(Recording& recording, const data::Batch& batch, const at
   } catch (const std::exception& error) {
     give_up(error.what());
   }
+  graph_in_hand_ = false;
   if (reduces) gradients_->arm(*reduces);
 }
 
@@ -95,7 +102,9 @@ void MicroSteps::replay(const Recording& recording, const data::Batch& batch, co
   inputs_.tokens.copy_(batch.tokens, /*non_blocking=*/true);
   inputs_.targets.copy_(batch.targets, /*non_blocking=*/true);
   if (inputs_.keys.defined()) inputs_.keys.copy_(batch.keys, /*non_blocking=*/true);
+  graph_in_hand_ = true;
   recording.graph->launch();
+  graph_in_hand_ = false;
   if (reduces) gradients_->replayed(*reduces);
   if (options_.on_backward) options_.on_backward();
 }

@@ -37,6 +37,8 @@ class MicroSteps {
   };
   // gradients: may be null, where nothing is ever reduced.
   MicroSteps(model::Decoder& model, parallel::GradientSync* gradients, Options options);
+  ~MicroSteps();
+  MicroSteps(const MicroSteps&) = delete;
 
   // Adds the gradient of scale * (summed loss) to the model's units and returns the summed loss: f32 scalar on the device, good until
   // the next call. Where the sync is armed, gradients are reduced along the way.
@@ -58,11 +60,12 @@ class MicroSteps {
   model::Decoder& model_;
   parallel::GradientSync* gradients_;
   Options options_;
-  std::vector<std::int64_t> shape_;         // of the batches that came last, or that are recorded
-  std::int64_t of_this_shape_ = 0;          // micro-steps so far
-  data::Batch inputs_;                      // what graphs read; undefined until something is recorded
+  std::vector<std::int64_t> shape_;  // of the batches that came last, or that are recorded
+  std::int64_t of_this_shape_ = 0;   // micro-steps so far
+  data::Batch inputs_;               // what graphs read; undefined until something is recorded
   at::Tensor scale_;
-  std::array<Recording, 2> recordings_;     // of a micro-step that adds gradients up, and of one that reduces them too
+  std::array<Recording, 2> recordings_;  // of a micro-step that adds gradients up, and of one that reduces them too
+  bool graph_in_hand_ = false;           // being recorded or launched: the model's own word of its backward is not for anyone
   bool replayed_ = false;
 };
 
