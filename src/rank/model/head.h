@@ -13,6 +13,8 @@ class Head {
   // shared: it is the embedding's too, whose backward completes its gradient.
   // scratch: what blocks share, and the head with them.
   Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared, BlockScratch& scratch);
+  // The same elsewhere.
+  Head(const Head& other, BlockScratch& scratch) : Head(other.dims_, other.unit_, &other.owner_, other.shared_, scratch) {}
 
   void release_buffers() { rstd_ = losses_ = correct_ = at::Tensor(); }
   // Memory is scarce: logits of few rows at a time.
