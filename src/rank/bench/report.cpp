@@ -60,6 +60,10 @@ std::string to_text(const StepResult& r) {
                        r.flops_per_token));
   line("roofline", fmt::format("{:.1f} % of this device's own matmul rate", 100 * flops / r.ceilings.flops_per_second));
   line("ceilings", ceilings_line(r.ceilings));
+  if (r.profile) {
+    line("profile", fmt::format("{} (open in ui.perfetto.dev)", r.profile->trace.string()));
+    text += "\n" + r.profile->table;
+  }
   return text;
 }
 
@@ -91,6 +95,7 @@ std::string to_json(const StepResult& r) {
                {"share_of_measured_matmul", flops / r.ceilings.flops_per_second},
                {"ceilings", json_of(r.ceilings)},
                {"raw_step_seconds", r.step_seconds}};
+  if (r.profile) json["profile"] = {{"steps", r.profile->steps}, {"trace", r.profile->trace.string()}};
   return json.dump();
 }
 

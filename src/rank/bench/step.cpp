@@ -16,6 +16,7 @@
 #include "rank/train/make_model.h"
 #include "rank/train/micro_steps.h"
 #include "rank/train/peak_flops.h"
+#include "rank/train/profile.h"
 
 namespace lockstep::bench {
 namespace {
@@ -88,6 +89,14 @@ std::string describe_optimizer(const config::TrainerConfig& trainer) {
                      masters ? "f32 masters and states" : "bf16 states, no masters, stochastic rounding");
 }
 
+StepProfile trace_steps(const StepRequest& request, Bench& bench) {
+  train::Trace trace(request.device);
+  const std::filesystem::path stem = request.profile_folder / "step";
+  trace.start();
+  for (int i = 0; i < request.profile_steps; ++i) bench.step();
+  return {.steps = request.profile_steps, .trace = stem.string() + ".json", .table = trace.stop(stem, request.profile_steps)};
+}
+
 void measure_training(const StepRequest& request, StepResult& result) {
   Bench bench(request);
   result.parameters = bench.parameters();
@@ -101,6 +110,7 @@ void measure_training(const StepRequest& request, StepResult& result) {
   result.micro_batch = spread_of(time_calls(request.device, 1, rounds, [&] { bench.micro_batch(); }));
   result.cuda_graph = bench.cuda_graph();
   result.update = spread_of(time_calls(request.device, 1, rounds, [&] { bench.update(); }));
+  if (request.profile_steps > 0) result.profile = trace_steps(request, bench);
 }
 
 }  // namespace
