@@ -66,7 +66,7 @@ StepOutcome train_step(Run& run) {
   outcome.control = run.optimizer->control();
 
   run.progress.step += 1;
-  run.progress.position = run.batches->position();
+  run.progress.position = outcome.position = run.batches->position();
   return outcome;
 }
 // [one_step:end]
