@@ -73,9 +73,9 @@ __global__ void __launch_bounds__(kScaleBlock) quantize_scale_blocks(QuantizeSca
 __device__ __forceinline__ float looked_up(float mine, std::uint32_t code) { return __shfl_sync(0xffffffffu, mine, int(code), 16); }
 
 template <Codes kind, int V>
-struct Packed;  // the codes of V neighbours; `mine` is the lane's entry of the NF4 values
+struct WeightCodes;  // the codes of V neighbours; `mine` is the lane's entry of the NF4 values
 template <>
-struct Packed<Codes::nf4, 8> {
+struct WeightCodes<Codes::nf4, 8> {
   std::uint32_t bits = 0;
   __device__ void read(const std::uint8_t* codes, std::int64_t at) {
     bits = __ldcs(reinterpret_cast<const std::uint32_t*>(codes) + at / 8);
@@ -83,19 +83,19 @@ struct Packed<Codes::nf4, 8> {
   __device__ float value(float mine, int i) const { return looked_up(mine, bits >> (i / 2 * 8 + (i % 2 == 0 ? 4 : 0)) & 15u); }
 };
 template <>
-struct Packed<Codes::nf4, 1> {
+struct WeightCodes<Codes::nf4, 1> {
   std::uint32_t bits = 0;
   __device__ void read(const std::uint8_t* codes, std::int64_t at) { bits = at % 2 == 0 ? codes[at / 2] >> 4 : codes[at / 2] & 15u; }
   __device__ float value(float mine, int) const { return looked_up(mine, bits); }
 };
 template <>
-struct Packed<Codes::int8, 8> {
+struct WeightCodes<Codes::int8, 8> {
   uint2 bits{0, 0};
   __device__ void read(const std::uint8_t* codes, std::int64_t at) { bits = __ldcs(reinterpret_cast<const uint2*>(codes) + at / 8); }
   __device__ float value(float, int i) const { return float(static_cast<signed char>((i < 4 ? bits.x : bits.y) >> (8 * (i % 4)))); }
 };
 template <>
-struct Packed<Codes::int8, 1> {
+struct WeightCodes<Codes::int8, 1> {
   signed char code = 0;
   __device__ void read(const std::uint8_t* codes, std::int64_t at) { code = static_cast<signed char>(codes[at]); }
   __device__ float value(float, int) const { return float(code); }
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, kResident) dequantize_pieces(const _
   const QuantizedPiece& piece = a.pieces[blockIdx.y];
   const int lane = threadIdx.x % 32;
   const std::int64_t start = (std::int64_t(blockIdx.x) * kWarps + threadIdx.x / 32) * (32 * V * kRounds) + lane * V;
-  Packed<kind, V> codes[kRounds];
+  WeightCodes<kind, V> codes[kRounds];
   float scales[kRounds] = {};
 #pragma unroll
   for (int round = 0; round < kRounds; ++round)  // every load is on its way before the first is waited for
