@@ -34,26 +34,51 @@ struct alignas(sizeof(T) * V) Vector {
 template <typename T>
 inline constexpr int kFullVector = 16 / sizeof(T);
 
+// V neighbouring numbers of T that wait as they lie in memory, in words of 32 bits: 16-bit numbers of a Vector that waits take a register
+// each.
+template <typename T, int V>
+struct alignas(sizeof(T) * V) Packed {
+  using Word = std::conditional_t<sizeof(T) * V % 4 == 0, std::uint32_t, T>;
+  Word words[sizeof(T) * V / sizeof(Word)];
+};
+
 template <int V, typename T>
-__device__ __forceinline__ Vector<T, V> packed(const T* from) {
-  return *reinterpret_cast<const Vector<T, V>*>(from);
+__device__ __forceinline__ Packed<T, V> packed(const T* from) {
+  return *reinterpret_cast<const Packed<T, V>*>(from);
 }
 
-// bf16 goes two by two: a vector that is taken apart number by number costs twice the registers while it waits.
 template <typename T, int V>
-__device__ __forceinline__ void unpack(const Vector<T, V>& from, float (&to)[V]) {
+__device__ __forceinline__ void unpack(const Packed<T, V>& from, float (&to)[V]) {
   if constexpr (std::is_same_v<T, __nv_bfloat16> && V % 2 == 0) {
 #pragma unroll
     for (int i = 0; i < V; i += 2) {
-      std::uint32_t pair;
-      memcpy(&pair, from.value + i, sizeof(pair));
-      to[i] = __uint_as_float(pair << 16);
-      to[i + 1] = __uint_as_float(pair & 0xffff0000u);
+      to[i] = __uint_as_float(from.words[i / 2] << 16);
+      to[i + 1] = __uint_as_float(from.words[i / 2] & 0xffff0000u);
     }
   } else {
+    T numbers[V];
+    memcpy(numbers, from.words, sizeof(numbers));
 #pragma unroll
-    for (int i = 0; i < V; ++i) to[i] = load(from.value[i]);
+    for (int i = 0; i < V; ++i) to[i] = load(numbers[i]);
   }
+}
+
+template <typename T, int V>
+__device__ __forceinline__ Packed<T, V> pack(const float (&from)[V]) {
+  Packed<T, V> to;
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && V % 2 == 0) {  // one instruction rounds two
+#pragma unroll
+    for (int i = 0; i < V; i += 2) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(from[i], from[i + 1]);
+      memcpy(to.words + i / 2, &pair, sizeof(pair));
+    }
+  } else {
+    T numbers[V];
+#pragma unroll
+    for (int i = 0; i < V; ++i) store(numbers[i], from[i]);
+    memcpy(to.words, numbers, sizeof(numbers));
+  }
+  return to;
 }
 
 template <typename T, int V>
@@ -63,10 +88,7 @@ __device__ __forceinline__ void read(const T* from, float (&to)[V]) {
 
 template <typename T, int V>
 __device__ __forceinline__ void write(T* to, const float (&from)[V]) {
-  Vector<T, V> packed;
-#pragma unroll
-  for (int i = 0; i < V; ++i) store(packed.value[i], from[i]);
-  *reinterpret_cast<Vector<T, V>*>(to) = packed;
+  *reinterpret_cast<Packed<T, V>*>(to) = pack<T>(from);
 }
 
 // The value as it will be read back from memory.

@@ -67,7 +67,7 @@ __global__ void apply(RmsNormApply a) {
 // Backward's part of a row as memory holds it; zeros beyond its end. All of it is read before anything of it is written: dx may be dout.
 template <typename T, int V, int K>
 struct Row {
-  Vector<T, V> x[K], dout[K], before[K];
+  Packed<T, V> x[K], dout[K], before[K];
   float rstd;
 };
 
@@ -87,7 +87,7 @@ __device__ __forceinline__ void take(const RmsNormBackward& a, std::int64_t row,
 }
 
 template <typename T, int V, int K>
-__device__ __forceinline__ void take_weight(const RmsNormBackward& a, Vector<T, V> (&weight)[K]) {
+__device__ __forceinline__ void take_weight(const RmsNormBackward& a, Packed<T, V> (&weight)[K]) {
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     const int column = (k * blockDim.x + threadIdx.x) * V;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void take_weight(const RmsNormBackward& a, Vector<T, 
 
 // The thread's share of sum(dout * x * weight); its columns' weight gradients grow.
 template <typename T, int V, int K>
-__device__ __forceinline__ float products(const Row<T, V, K>& r, const Vector<T, V> (&weight)[K], float (&dweight)[K][V]) {
+__device__ __forceinline__ float products(const Row<T, V, K>& r, const Packed<T, V> (&weight)[K], float (&dweight)[K][V]) {
   float dot = 0;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
@@ -117,7 +117,7 @@ __device__ __forceinline__ float products(const Row<T, V, K>& r, const Vector<T,
 }
 
 template <typename T, int V, int K>
-__device__ __forceinline__ void give(const RmsNormBackward& a, std::int64_t row, const Row<T, V, K>& r, const Vector<T, V> (&weight)[K],
+__device__ __forceinline__ void give(const RmsNormBackward& a, std::int64_t row, const Row<T, V, K>& r, const Packed<T, V> (&weight)[K],
                                      float dot) {
   const float slope = dot * r.rstd * r.rstd * r.rstd / float(a.width);
 #pragma unroll
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kMostThreads<K>, K == 1   ? 5
                                                             : 1) backward_of_row(RmsNormBackward a) {
   __shared__ float scratch[32];
   Row<T, V, K> row;
-  Vector<T, V> weight[K];
+  Packed<T, V> weight[K];
   float unused[K][V] = {};
   take(a, blockIdx.x, row);
   take_weight(a, weight);
@@ -159,7 +159,7 @@ template <typename T, int V, int K>
 __global__ void __launch_bounds__(kMostThreads<K>, kWalkers<K>) backward_of_rows(RmsNormBackward a) {
   __shared__ float scratch[2][32];
   float dweight[K][V] = {};
-  Vector<T, V> weight[K];
+  Packed<T, V> weight[K];
   take_weight(a, weight);
   Row<T, V, K> now, next;
   std::int64_t row = blockIdx.x;

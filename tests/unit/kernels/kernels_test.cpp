@@ -2,6 +2,7 @@
 #include "rank/kernels/kernels.h"
 #include "rank/model/rotary.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/randint.h>
@@ -123,7 +124,14 @@ TEST(Rope, ForwardAndBackward) {
                                              {2, 9, 4, 2, 128, true, false},
                                              {3, 33, 4, 2, 64, true, true},
                                              {1, 3, 2, 1, 6, true, false},
-                                             {1, 70, 8, 2, 256, true, false}})
+                                             {1, 70, 8, 2, 256, true, false},
+                                             {1, 9, 6, 3, 128, false, false},
+                                             {2, 5, 3, 1, 64, false, true},
+                                             {1, 33, 5, 5, 64, true, false},
+                                             {2, 7, 4, 2, 16, false, false},
+                                             {1, 5, 2, 1, 512, true, false},
+                                             {1, 3, 2, 1, 512, false, true},
+                                             {2, 41, 32, 8, 128, false, false}})
     for (const auto type : kTypes) {
       SCOPED_TRACE(fmt::format("{} x {}, {} heads of {}, {}{}", c.batch, c.time, c.heads, c.head_dim, c10::toString(type),
                                c.norms ? ", norms" : ""));
@@ -162,6 +170,11 @@ TEST(Rope, ForwardAndBackward) {
       const auto in_place = qkv.clone();
       rope_forward(in_place, in_place, layout, rotary, norms);
       EXPECT_TRUE(at::equal(in_place, out)) << "in place is the same";
+      auto placed = layout;
+      placed.positions = at::arange(rows, rotary.cosine.options().dtype(at::kInt)).remainder(c.time);
+      const auto by_position = qkv.clone();
+      rope_forward(qkv, by_position, placed, rotary, norms);
+      EXPECT_TRUE(at::equal(by_position, out)) << "positions may be given";
 
       const auto repeat = c.repeated ? c.heads / c.kv_heads : 1;
       const auto dq = random({c.batch, c.heads, c.time, c.head_dim}, 6, type);
@@ -179,6 +192,9 @@ TEST(Rope, ForwardAndBackward) {
         expect_close(norms.dq, dq_before + pq.grad(), "dq_norm");
         expect_close(norms.dk, dk_before + pk.grad(), "dk_norm");
       }
+      const auto dqkv_by_position = like(qkv);
+      rope_backward(dq, dk, dv, dqkv_by_position, placed, rotary, norms, qkv);
+      EXPECT_TRUE(at::equal(dqkv_by_position, dqkv)) << "positions may be given";
     }
 }
 

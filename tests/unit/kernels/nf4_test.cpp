@@ -20,8 +20,10 @@ namespace lockstep::kernels {
 namespace {
 
 const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
-// One weight, an odd few, whole blocks, a short last block, an odd last block, more than one block of scales, more than a launch's round.
-const std::vector<std::int64_t> kCounts = {1, 2, 7, 63, 64, 65, 127, 128, 4096, 4100, 64 * 256, 64 * 257 + 33, 64 * 1030 + 2};
+// One weight, an odd few, whole blocks, a short last block, an odd last block, more than one block of scales, more than a launch's round;
+// eights that leave a warp or a round of it half empty.
+const std::vector<std::int64_t> kCounts = {
+    1, 2, 7, 63, 64, 65, 127, 128, 1048, 4096, 4100, 64 * 256, 64 * 257 + 33, 64 * 300 + 8, 64 * 1030 + 2};
 
 constexpr double kLevels[16] = {-1.0,
                                 -0.6961928009986877,
@@ -233,6 +235,21 @@ TEST(Nf4, PiecesAreLaidOneAfterAnother) {
       const auto out = at::full({expected.numel()}, 99, at::TensorOptions().device(test::device()).dtype(at::kBFloat16));
       dequantize(pieces, counts, kind, out);
       EXPECT_TRUE(at::equal(out.cpu(), expected));
+    }
+}
+
+TEST(Nf4, MemoryNeedNotBeAligned) {
+  const std::int64_t count = 64 * 300 + 8;
+  for (const auto kind : {Codes::nf4, Codes::int8})
+    for (const auto type : kTypes) {
+      const auto blocks = on_device(quantized(numbers(count, 4, at::kFloat), kind));
+      const auto expected = dense(blocks, count, kind, type);
+      const auto out = at::full({count + 1}, 99, at::TensorOptions().device(test::device()).dtype(type)).narrow(0, 1, count);
+      dequantize(std::span(&blocks, 1), std::span(&count, 1), kind, out);
+      EXPECT_TRUE(at::equal(out.cpu(), expected)) << type;
+      const auto moved =
+          at::zeros({blocks.codes.numel() + 1}, blocks.codes.options()).narrow(0, 1, blocks.codes.numel()).copy_(blocks.codes);
+      EXPECT_TRUE(at::equal(dense({.codes = moved, .scales = blocks.scales}, count, kind, type), expected)) << type;
     }
 }
 

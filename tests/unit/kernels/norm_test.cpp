@@ -11,8 +11,9 @@ using namespace test;
 
 // Widths: one, what models have, more than a block holds in one or two vectors a thread, and those that leave a tail in every vector
 // size. Rows: fewer than a GPU has blocks, and more than it has rows of partial sums.
-const std::vector<Shape> kNormShapes = {{1, 1},    {3, 64},   {1100, 64},  {17, 96},  {130, 100}, {5, 33},   {9, 333},  {601, 896}, {7, 1027},
-                                        {3, 1536}, {4, 2048}, {543, 2048}, {3, 3584}, {301, 4096}, {2, 4104}, {3, 5120}, {2, 8192}, {2, 16384}};
+const std::vector<Shape> kNormShapes = {{1, 1},    {3, 64},     {1100, 64}, {17, 96},  {130, 100}, {5, 33},
+                                        {9, 333},  {601, 896},  {7, 1027},  {3, 1536}, {4, 2048},  {543, 2048},
+                                        {3, 3584}, {301, 4096}, {2, 4104},  {3, 5120}, {2, 8192},  {2, 16384}};
 
 TEST(RmsNorm, ForwardAddsTheResidual) {
   over_shapes(kNormShapes, [](const Shape& s, at::ScalarType type) {
