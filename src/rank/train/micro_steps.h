@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "rank/comm/comm.h"
 #include "rank/data/data.h"
 #include "rank/kernels/graph.h"
 #include "rank/model/model.h"
@@ -18,8 +18,8 @@
 
 namespace lockstep::train {
 
-// What records the micro-steps of a run; null where they cannot be recorded, or trainer.cuda_graphs says not to.
-// fixed_shapes: every batch has the shape of every other, and no packed records.
+// What records the micro-steps of a run; null where they cannot be recorded, or trainer.cuda_graphs says not to. The same answer on
+// every rank. fixed_shapes: every batch has the shape of every other, on all ranks.
 std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConfig& config, at::Device device, bool fixed_shapes);
 
 // A recorded micro-step reads its batch from buffers that each batch is copied into, and works in memory of its own: the model's
@@ -41,8 +41,11 @@ class MicroSteps {
   MicroSteps(const MicroSteps&) = delete;
 
   // Adds the gradient of scale * (summed loss) to the model's units and returns the summed loss: f32 scalar on the device, good until
-  // the next call. Where the sync is armed, gradients are reduced along the way.
+  // the next call.
   at::Tensor run(const data::Batch& batch, const at::Tensor& scale);
+  // Collective. The same for the last micro-batch of a step, with all gradients being reduced over the ranks as they get complete;
+  // GradientSync::finish() is still to follow.
+  at::Tensor run_and_reduce(const comm::Group& ranks, const data::Batch& batch, const at::Tensor& scale);
 
   // Whether the last micro-step was a graph.
   bool replayed() const { return replayed_; }
@@ -52,20 +55,24 @@ class MicroSteps {
     std::unique_ptr<kernels::Graph> graph;
     at::Tensor loss;
   };
-  bool ready_to_replay(const data::Batch& batch, const at::Tensor& scale, const comm::Group* reduces);
-  void record(Recording& recording, const data::Batch& batch, const at::Tensor& scale, const comm::Group* reduces);
-  void replay(const Recording& recording, const data::Batch& batch, const comm::Group* reduces);
+  bool may_be_recorded(const data::Batch& batch);
+  void record(Recording& recording, const data::Batch& batch, const at::Tensor& scale, const std::function<void()>& finish);
+  void record_reduction(const comm::Group& ranks, const data::Batch& batch, const at::Tensor& scale);
+  void fill_inputs(const data::Batch& batch, const at::Tensor& scale);
+  void launch(const Recording& recording);
   void give_up(const std::string& why);
 
   model::Decoder& model_;
   parallel::GradientSync* gradients_;
   Options options_;
+  const bool wanted_;                // graphs, whether or not they turn out to be possible
   std::vector<std::int64_t> shape_;  // of the batches that came last, or that are recorded
   std::int64_t of_this_shape_ = 0;   // micro-steps so far
   data::Batch inputs_;               // what graphs read; undefined until something is recorded
   at::Tensor scale_;
-  std::array<Recording, 2> recordings_;  // of a micro-step that adds gradients up, and of one that reduces them too
-  bool graph_in_hand_ = false;           // being recorded or launched: the model's own word of its backward is not for anyone
+  Recording adding_, reducing_;
+  bool reduction_tried_ = false;
+  bool graph_in_hand_ = false;  // being recorded or launched: the model's own word of its backward is not for anyone
   bool replayed_ = false;
 };
 

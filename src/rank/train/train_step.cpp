@@ -41,9 +41,10 @@ StepOutcome train_step(Run& run) {
   at::Tensor loss_sum = at::zeros({}, at::TensorOptions().device(ranks.device()).dtype(at::kDouble));
   std::int64_t trained_tokens = 0;
   for (const data::Batch& batch : batches) {
-    if (&batch == &batches.back()) run.gradients->arm(ranks);
     run.enter(record::Phase::forward);
-    loss_sum += run.micro_steps->run(batch, run.optimizer->scale());
+    const bool last = &batch == &batches.back();
+    loss_sum +=
+        last ? run.micro_steps->run_and_reduce(ranks, batch, run.optimizer->scale()) : run.micro_steps->run(batch, run.optimizer->scale());
     trained_tokens += batch.trained_tokens;
     outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
   }

@@ -108,8 +108,9 @@ struct Training {
   void step(const std::vector<data::Batch>& batches) {
     at::Tensor sum = at::zeros({}, at::TensorOptions().device(device).dtype(at::kDouble));
     for (const data::Batch& batch : batches) {
-      if (&batch == &batches.back()) sync.arm(ranks);
-      const at::Tensor loss = micro_steps->run(batch, optimizer->scale());
+      const bool last = &batch == &batches.back();
+      const at::Tensor loss =
+          last ? micro_steps->run_and_reduce(ranks, batch, optimizer->scale()) : micro_steps->run(batch, optimizer->scale());
       sum += loss;
       losses.push_back(loss.item<double>());
     }
@@ -218,11 +219,12 @@ std::vector<Case> cases() {
              c.lora.dropout = 0.3;
            },
        .between = evaluate_other_shapes},
-      {.name = "dora", .change =
-                           [](config::RunConfig& c) {
-                             with_lora(c);
-                             c.lora.dora = true;
-                           },
+      {.name = "dora",
+       .change =
+           [](config::RunConfig& c) {
+             with_lora(c);
+             c.lora.dora = true;
+           },
        .between = evaluate_other_shapes},
       {.name = "four_bits",
        .change =
