@@ -40,6 +40,7 @@ struct StepResult {
   std::string model, device, dtype;
   std::string activations;  // what blocks keep for backward
   std::string optimizer;    // its method and what its states are
+  bool cuda_graph = false;  // micro-batches were launched as one
   std::int64_t parameters = 0, trained_parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;
   int warm_up = 0;
   std::vector<double> step_seconds;  // raw, update included

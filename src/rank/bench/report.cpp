@@ -49,7 +49,7 @@ std::string to_text(const StepResult& r) {
   line("step", fmt::format("{} sequences of {} tokens x {} micro-batches; {} steps after {}", r.batch_size, r.seq_len, r.accumulation,
                            r.step_seconds.size(), r.warm_up));
   line("step time", milliseconds(r.step) + ", update included");
-  line("micro-batch", milliseconds(r.micro_batch) + ", forward and backward");
+  line("micro-batch", fmt::format("{}, forward and backward{}", milliseconds(r.micro_batch), r.cuda_graph ? " as one CUDA graph" : ""));
   line("update", fmt::format("{}, {}", milliseconds(r.update), r.optimizer));
   line("tokens/s", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second(), r.tokens_per_step()));
   line("", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second_amortised(tokens_an_update), tokens_an_update));
@@ -80,6 +80,7 @@ std::string to_json(const StepResult& r) {
                {"batch_size", r.batch_size},
                {"accumulation", r.accumulation},
                {"activations", r.activations},
+               {"cuda_graph", r.cuda_graph},
                {"warm_up", r.warm_up},
                {"step_seconds", json_of(r.step)},
                {"micro_batch_seconds", json_of(r.micro_batch)},

@@ -44,6 +44,8 @@ class Group {
   int size() const;
   const std::string& name() const { return name_; }
   at::Device device() const;  // where this group's tensors live
+  // Whether operations may be recorded into a CUDA graph and replayed with it.
+  bool recordable() const;
 
   Work all_reduce(const at::Tensor& tensor, Reduce op, std::string_view what) const;
   // The same, summed in another precision than the tensor's own.

@@ -20,6 +20,7 @@ Group::Group(std::string name, at::Device device, std::shared_ptr<Transport> tra
 int Group::rank() const { return transport_->rank(); }
 int Group::size() const { return transport_->size(); }
 at::Device Group::device() const { return state_->device; }
+bool Group::recordable() const { return transport_->recordable(); }
 
 Work Group::stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, const std::function<Work()>& start) const {
   const std::uint64_t sequence = ++state_->sequence;

@@ -6,8 +6,10 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 
 #include "rank/kernels/table.h"
 
@@ -32,11 +34,31 @@ struct alignas(sizeof(T) * V) Vector {
 template <typename T>
 inline constexpr int kFullVector = 16 / sizeof(T);
 
+template <int V, typename T>
+__device__ __forceinline__ Vector<T, V> packed(const T* from) {
+  return *reinterpret_cast<const Vector<T, V>*>(from);
+}
+
+// bf16 goes two by two: a vector that is taken apart number by number costs twice the registers while it waits.
+template <typename T, int V>
+__device__ __forceinline__ void unpack(const Vector<T, V>& from, float (&to)[V]) {
+  if constexpr (std::is_same_v<T, __nv_bfloat16> && V % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < V; i += 2) {
+      std::uint32_t pair;
+      memcpy(&pair, from.value + i, sizeof(pair));
+      to[i] = __uint_as_float(pair << 16);
+      to[i + 1] = __uint_as_float(pair & 0xffff0000u);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < V; ++i) to[i] = load(from.value[i]);
+  }
+}
+
 template <typename T, int V>
 __device__ __forceinline__ void read(const T* from, float (&to)[V]) {
-  const auto packed = *reinterpret_cast<const Vector<T, V>*>(from);
-#pragma unroll
-  for (int i = 0; i < V; ++i) to[i] = load(packed.value[i]);
+  unpack(packed<V>(from), to);
 }
 
 template <typename T, int V>
@@ -79,6 +101,12 @@ inline void launched(const char* what) {
 
 inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream); }
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline int processors() {
+  int device = 0, count = 1;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  return count;
+}
 inline bool aligned16(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
 template <typename F>

@@ -13,10 +13,7 @@ void dropout(const Dropout& a, Stream) {
         const auto key = dropout_row_key(std::uint64_t(a.keys[row / a.time]), a.site, row % a.time);
         const auto* in = static_cast<const T*>(a.in) + row * a.width;
         auto* out = static_cast<T*>(a.out) + row * a.width;
-        for (std::int64_t i = 0; i < a.width; ++i) {
-          const float kept = keeps(key, i, threshold) ? load(in[i]) * scale : 0.0f;
-          store(out[i], a.accumulate ? load(out[i]) + kept : kept);
-        }
+        for (std::int64_t i = 0; i < a.width; ++i) store(out[i], keeps(key, i, threshold) ? load(in[i]) * scale : 0.0f);
       }
     });
   });

@@ -11,13 +11,11 @@ __global__ void drop(Dropout a, float scale, std::uint32_t threshold) {
   const std::int64_t row = blockIdx.x;
   const auto key = dropout_row_key(std::uint64_t(a.keys[row / a.time]), a.site, row % a.time);
   for (std::int64_t i = std::int64_t(threadIdx.x) * V; i < a.width; i += std::int64_t(blockDim.x) * V) {
-    float x[V], sum[V] = {};
+    float x[V];
     read<T, V>(static_cast<const T*>(a.in) + row * a.width + i, x);
-    auto* out = static_cast<T*>(a.out) + row * a.width + i;
-    if (a.accumulate) read<T, V>(out, sum);
 #pragma unroll
-    for (int j = 0; j < V; ++j) sum[j] += keeps(key, i + j, threshold) ? x[j] * scale : 0.0f;
-    write<T, V>(out, sum);
+    for (int j = 0; j < V; ++j) x[j] = keeps(key, i + j, threshold) ? x[j] * scale : 0.0f;
+    write<T, V>(static_cast<T*>(a.out) + row * a.width + i, x);
   }
 }
 

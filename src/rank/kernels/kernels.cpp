@@ -248,8 +248,7 @@ void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at
                                  stream_of(logits));
 }
 
-void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys, std::int64_t time, std::uint64_t site, double share,
-             Into into) {
+void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys, std::int64_t time, std::uint64_t site, double share) {
   expect(x.dim() == 2 && same(x, out) && keys.numel() * time == x.size(0), "dropout: one key for every `time` rows");
   table_of(out).dropout({.in = x.const_data_ptr(),
                          .out = out.data_ptr(),
@@ -259,8 +258,7 @@ void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys,
                          .time = time,
                          .site = site,
                          .share = float(share),
-                         .type = type_of(x),
-                         .accumulate = into == Into::add},
+                         .type = type_of(x)},
                         stream_of(out));
 }
 

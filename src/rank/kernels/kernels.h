@@ -55,9 +55,8 @@ void embedding_backward(const at::Tensor& tokens, const at::Tensor& dout, const 
 void cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& losses, const at::Tensor& scale,
                    const at::Tensor& correct = {});
 
-// out (+)= x with `share` of its elements dropped; keys: [rows / time] i64 on the device.
-void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys, std::int64_t time, std::uint64_t site, double share,
-             Into into);
+// out = x with `share` of its elements dropped; keys: [rows / time] i64 on the device. x and out may be the same.
+void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys, std::int64_t time, std::uint64_t site, double share);
 
 // out (f32) = std * normal numbers of (key, first + i).
 void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::int64_t first = 0);

@@ -27,7 +27,7 @@ struct RmsNormApply {
   Type type;
 };
 
-// dx = (accumulate ? dx : 0) + gradient through the norm; dweight += its gradient, summed in f32, where it is not null.
+// dx = (accumulate ? dx : 0) + gradient through the norm (dx may be dout where it does not accumulate); dweight += its gradient, summed in f32, where it is not null.
 struct RmsNormBackward {
   const void *dout, *x, *weight;
   const float* rstd;
@@ -83,7 +83,7 @@ struct SwigluForward {
   Type type;
 };
 
-// dgate_up may be gate_up itself; out (may be null) receives silu(gate) * up again, the same bits as forward's.
+// dgate_up may be gate_up itself; out (may be null, or dout itself) receives silu(gate) * up again, the same bits as forward's.
 struct SwigluBackward {
   const void *gate_up, *dout;
   void *dgate_up, *out;
@@ -133,8 +133,8 @@ struct CrossEntropy {
   bool gradient;
 };
 
-// out = (accumulate ? out : 0) + in with `share` of its elements dropped and the others scaled up. Which fall follows from the key of
-// their group of `time` rows, the site, and their place alone.
+// out = in with `share` of its elements dropped and the others scaled up; in == out is allowed. Which fall follows from the key of their
+// group of `time` rows, the site, and their place alone.
 struct Dropout {
   const void* in;
   void* out;                 // [rows, width]
@@ -143,7 +143,6 @@ struct Dropout {
   std::uint64_t site;
   float share;
   Type type;
-  bool accumulate;
 };
 
 // out[i] = std * normal number (key, first + i).

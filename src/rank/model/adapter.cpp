@@ -25,7 +25,7 @@ Adapter::Adapter(Unit& unit, AdaptedMatrix place, const config::LoraConfig& lora
 const at::Tensor& Adapter::dropped(const at::Tensor& x, const Dropout& dropout, AdapterScratch& scratch) const {
   if (!drops(dropout)) return x;
   fit(scratch.dropped, x.sizes(), x.options());
-  kernels::dropout(x, scratch.dropped, dropout.keys, dropout.time, site_, dropout_, Into::write);
+  kernels::dropout(x, scratch.dropped, dropout.keys, dropout.time, site_, dropout_);
   return scratch.dropped;
 }
 
@@ -36,9 +36,22 @@ void Adapter::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& lo
   for (std::size_t i = 0; i < place_.parts.size(); ++i) {
     const auto [column, columns] = place_.parts[i];
     linear(out.narrow(1, column, columns), low.narrow(1, std::int64_t(i) * rank_, rank_), unit_.weight(place_.b).narrow(0, row, columns),
-           {}, Into::add);
+           {});
     row += columns;
   }
+  clear_other_columns(out);
+}
+
+void Adapter::clear_other_columns(const at::Tensor& out) const {
+  std::int64_t next = 0;
+  const auto clear_up_to = [&](std::int64_t column) {
+    if (column > next) out.narrow(1, next, column - next).zero_();
+  };
+  for (const auto& [column, columns] : place_.parts) {
+    clear_up_to(column);
+    next = column + columns;
+  }
+  clear_up_to(out.size(1));
 }
 
 void Adapter::backward_low(const at::Tensor& dout, AdapterScratch& scratch) const {
@@ -53,11 +66,8 @@ void Adapter::backward_low(const at::Tensor& dout, AdapterScratch& scratch) cons
 }
 
 void Adapter::backward_input(const at::Tensor& dx, const Dropout& dropout, AdapterScratch& scratch) const {
-  const at::Tensor& dlow = scratch.dlow;
-  if (!drops(dropout)) return linear_backward_input(dx, dlow, unit_.weight(place_.a), Into::add);
-  fit(scratch.dropped, dx.sizes(), dx.options());
-  linear_backward_input(scratch.dropped, dlow, unit_.weight(place_.a));
-  kernels::dropout(scratch.dropped, dx, dropout.keys, dropout.time, site_, dropout_, Into::add);
+  linear_backward_input(dx, scratch.dlow, unit_.weight(place_.a));
+  if (drops(dropout)) kernels::dropout(dx, dx, dropout.keys, dropout.time, site_, dropout_);
 }
 
 void Adapter::backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,

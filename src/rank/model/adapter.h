@@ -43,12 +43,13 @@ struct Dropout {
 // Buffers that one matrix at a time needs.
 struct AdapterScratch {
   at::Tensor dlow;      // [rows, parts x rank] gradient of the low-rank product
-  at::Tensor dropped;   // [rows, in] the input with elements dropped; in backward its gradient
+  at::Tensor dropped;   // [rows, in] the input with elements dropped
   at::Tensor product;   // [rows, out] DoRA: the product before its gain
   at::Tensor dproduct;  // [rows, out] DoRA: its gradient
 };
 
-// The adapter of one stacked matrix: out += scale x A^T B^T for each part. DoRA: then each output column is brought to its magnitude.
+// The adapter of one stacked matrix: out = scale x A^T B^T for each part, to which the frozen product is added. Thin products are bound
+// by what they read and write; the frozen one is not, so it is the one that adds. DoRA: then each output column is brought to its magnitude.
 class Adapter {
  public:
   Adapter(Unit& unit, AdaptedMatrix place, const config::LoraConfig& lora, std::uint64_t site);
@@ -56,11 +57,11 @@ class Adapter {
   bool is_dora() const { return dora_; }
   std::int64_t low_width() const { return std::int64_t(place_.parts.size()) * rank_; }
 
-  // out: [rows, out] holds the frozen product and gets the adapter's added; low: [rows, low_width] is kept for backward.
+  // out: [rows, out] becomes the adapter's share, 0 in columns that have none; low: [rows, low_width] is kept for backward.
   void forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const;
   // scratch.dlow = gradient of the low-rank product, which the other two read.
   void backward_low(const at::Tensor& dout, AdapterScratch& scratch) const;
-  // dx gets the adapter's share added, from scratch.dlow.
+  // dx becomes the adapter's share, from scratch.dlow.
   void backward_input(const at::Tensor& dx, const Dropout& dropout, AdapterScratch& scratch) const;
   void backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
                        AdapterScratch& scratch) const;
@@ -75,6 +76,7 @@ class Adapter {
 
  private:
   at::Tensor row_norms(const at::Tensor& weight) const;  // [adapted columns]
+  void clear_other_columns(const at::Tensor& out) const;
   bool drops(const Dropout& dropout) const { return dropout.keys.defined() && dropout_ > 0; }
   const at::Tensor& dropped(const at::Tensor& x, const Dropout& dropout, AdapterScratch& scratch) const;
 

@@ -92,7 +92,8 @@ void Fp8Products::cast_gradient(const at::Tensor& dout, bool paired) {
   kernels::fp8_cast(dout, gradient_scale_, gradient_.values, gradient_t_.values);
 }
 
-bool Fp8Products::forward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Fp8Scales& scales) {
+bool Fp8Products::forward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Into into,
+                          Fp8Scales& scales) {
   if (!suits(x, weight)) return false;
   if (!scales.input.defined()) {
     const at::Tensor made = kernels::make_fp8_scales(2, x.device());
@@ -103,14 +104,14 @@ bool Fp8Products::forward(const at::Tensor& out, const at::Tensor& x, const at::
   kernels::fp8_measure(dense, Fp8::e4m3, scales.input);
   const Fp8Matrix input = cast(dense, gradient_memory_, scales.input);
   kernels::fp8_measure(weight, Fp8::e4m3, scales.weight);
-  return kernels::fp8_matmul(out, input, cast(weight, other_memory_, scales.weight), Into::write, Sums::fast, bias);
+  return kernels::fp8_matmul(out, input, cast(weight, other_memory_, scales.weight), into, Sums::fast, bias);
 }
 
-bool Fp8Products::backward_input(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& weight, const Fp8Scales& scales,
+bool Fp8Products::backward_input(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& weight, Into into, const Fp8Scales& scales,
                                  bool paired) {
   if (!suits(dout, weight)) return false;
   cast_gradient(dout, paired);
-  return kernels::fp8_matmul(dx, gradient_, cast_transposed(weight, other_memory_, scales.weight), Into::write, Sums::fast);
+  return kernels::fp8_matmul(dx, gradient_, cast_transposed(weight, other_memory_, scales.weight), into, Sums::fast);
 }
 
 bool Fp8Products::backward_weight(const at::Tensor& dweight, const at::Tensor& dout, const at::Tensor& x, const Fp8Scales& scales) {

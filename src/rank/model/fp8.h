@@ -26,10 +26,12 @@ class Fp8Products {
   // only trained weights need, find theirs when they come.
   void reserve(const Dims& dims, std::int64_t rows);
 
-  // out = x weight^T (+ bias). Writes the scales.
-  bool forward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Fp8Scales& scales);
-  // dx = dout weight. paired: the same dout also goes into backward_weight, right before or right after; it is cast once for both.
-  bool backward_input(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& weight, const Fp8Scales& scales, bool paired);
+  // out = x weight^T (+ bias) (+ out). Writes the scales.
+  bool forward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, kernels::Into into,
+               Fp8Scales& scales);
+  // dx = dout weight (+ dx). paired: the same dout also goes into backward_weight, right before or right after; it is cast once for both.
+  bool backward_input(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& weight, kernels::Into into, const Fp8Scales& scales,
+                      bool paired);
   // dweight += dout^T x. Always one of a pair.
   bool backward_weight(const at::Tensor& dweight, const at::Tensor& dout, const at::Tensor& x, const Fp8Scales& scales);
 

@@ -4,7 +4,6 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
-#include "base/error.h"
 
 namespace lockstep::model {
 
@@ -27,10 +26,13 @@ void plain(at::Tensor out, const at::Tensor& left, const at::Tensor& right, Into
 
 void linear(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Into into, double scale) {
   if (kernels::matmul(out, x, weight.t(), into, bias, scale)) return;
-  if (!bias.defined()) return plain(out, x, weight.t(), into, scale);
-  base::check(into == Into::write && scale == 1, "a bias comes with a plain product");
   auto target = out;
-  at::addmm_out(target, bias, x, weight.t());
+  if (bias.defined() && into == Into::write && scale == 1) {
+    at::addmm_out(target, bias, x, weight.t());
+    return;
+  }
+  plain(out, x, weight.t(), into, scale);
+  if (bias.defined()) target.add_(bias);
 }
 
 void linear_backward_input(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& weight, Into into, double scale) {

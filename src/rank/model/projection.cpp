@@ -1,4 +1,4 @@
-// Projections: the frozen or trained product first, then what an adapter adds.
+// Projections: what an adapter brings first, then the frozen or trained product, which adds to it on its way out.
 #include "rank/model/projection.h"
 
 #include "rank/kernels/kernels.h"
@@ -15,23 +15,20 @@ const at::Tensor& Projection::weight(ProjectionScratch& scratch) const {
   return quantized ? quantized->dense(scratch.dense) : unit_.weight(leaf_);
 }
 
-void Projection::multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                          ProjectionScratch& scratch) const {
-  if (scratch.fp8 && scratch.fp8->forward(out, x, weight, bias, scales_)) return;
-  linear(out, x, weight, bias);
+void Projection::multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::Tensor& low,
+                          const Dropout& dropout, ProjectionScratch& scratch) const {
+  if (adapter_) adapter_->forward(out, x, low, dropout, scratch.adapter);
+  if (scratch.fp8 && scratch.fp8->forward(out, x, weight, bias, into(), scales_)) return;
+  linear(out, x, weight, bias, into());
 }
 
 void Projection::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout,
                          ProjectionScratch& scratch) const {
   const at::Tensor& w = weight(scratch);
   const at::Tensor bias = bias_ ? unit_.weight(*bias_) : at::Tensor();
-  if (!adapter_ || !adapter_->is_dora()) {
-    multiply(out, x, w, bias, scratch);
-    if (adapter_) adapter_->forward(out, x, low, dropout, scratch.adapter);
-    return;
-  }
-  multiply(out, x, w, {}, scratch);
-  adapter_->forward(out, x, low, dropout, scratch.adapter);
+  const bool dora = adapter_ && adapter_->is_dora();
+  multiply(out, x, w, dora ? at::Tensor() : bias, low, dropout, scratch);
+  if (!dora) return;
   auto gained = out;
   gained.mul_(adapter_->update_gain(w));
   if (bias.defined()) gained.add_(bias);
@@ -54,8 +51,9 @@ void Projection::begin_backward(const at::Tensor& dout, ProjectionScratch& scrat
 void Projection::backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, ProjectionScratch& scratch) const {
   const at::Tensor& d = gained(dout, scratch);
   const at::Tensor& w = weight(scratch);
-  if (!scratch.fp8 || !scratch.fp8->backward_input(dx, d, w, scales_, /*paired=*/unit_.trainable())) linear_backward_input(dx, d, w);
   if (adapter_) adapter_->backward_input(dx, dropout, scratch.adapter);
+  if (scratch.fp8 && scratch.fp8->backward_input(dx, d, w, into(), scales_, /*paired=*/unit_.trainable())) return;
+  linear_backward_input(dx, d, w, into());
 }
 
 void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
@@ -74,9 +72,8 @@ void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, co
     // The product is made again: blocks overwrite their outputs in place, and keeping another copy costs more.
     auto& product = scratch.adapter.product;
     fit(product, dout.sizes(), dout.options());
-    multiply(product, x, weight(scratch), {}, scratch);
     at::Tensor again;
-    adapter_->forward(product, x, again, dropout, scratch.adapter);
+    multiply(product, x, weight(scratch), {}, again, dropout, scratch);
     adapter_->backward_magnitude(dout, product);
   }
   adapter_->backward_weight(gained(dout, scratch), x, low, dropout, scratch.adapter);

@@ -38,9 +38,11 @@ class Projection {
   const at::Tensor& weight(ProjectionScratch& scratch) const;
 
  private:
-  // out = x weight^T (+ bias), in 8 bits where asked for and possible.
-  void multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                ProjectionScratch& scratch) const;
+  // out = x weight^T (+ bias) (+ adapter), before a gain of DoRA; the frozen product in 8 bits where asked for and possible.
+  void multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::Tensor& low,
+                const Dropout& dropout, ProjectionScratch& scratch) const;
+  // The frozen product adds to what an adapter has left in its place.
+  kernels::Into into() const { return adapter_ ? kernels::Into::add : kernels::Into::write; }
   // What gradients are taken of: dout, or with DoRA dout times its gain, as begin_backward left it.
   const at::Tensor& gained(const at::Tensor& dout, const ProjectionScratch& scratch) const;
 

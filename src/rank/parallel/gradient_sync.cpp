@@ -80,6 +80,11 @@ void GradientSync::start(Bucket& bucket) {
   works_.push_back(group_->all_reduce_as(precision, bucket.gradients, comm::Reduce::sum, bucket.what));
 }
 
+void GradientSync::replayed(const comm::Group& group) {
+  arm(group);
+  next_ = buckets_.size();
+}
+
 std::vector<std::string> GradientSync::missing() const {
   std::vector<std::string> names;
   for (const Leaf& leaf : leaves_) {

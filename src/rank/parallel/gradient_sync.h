@@ -24,6 +24,10 @@ class GradientSync {
 
   // Collective. Before the last micro-step's backward: from now on each complete bucket is reduced at once.
   void arm(const comm::Group& group);
+  // The group of arm() until finish(); null between steps.
+  const comm::Group* armed() const { return group_; }
+  // In place of a backward that announces its gradients: a recorded micro-step ran, whose recording has finish() in it.
+  void replayed(const comm::Group& group);
   // Collective. Starts what is left and waits for all. A parameter without a gradient is an error that names it,
   // unless parallel.find_unused_parameters says that this is meant.
   void finish(const comm::Group& group);

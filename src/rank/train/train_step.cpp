@@ -4,7 +4,6 @@
 #include <ATen/ops/isfinite.h>
 
 #include "base/clock.h"
-#include "rank/task/task.h"
 #include "rank/train/device_memory.h"
 #include "rank/train/stop_signal.h"
 
@@ -44,7 +43,7 @@ StepOutcome train_step(Run& run) {
   for (const data::Batch& batch : batches) {
     if (&batch == &batches.back()) run.gradients->arm(ranks);
     run.enter(record::Phase::forward);
-    loss_sum += task::forward_backward(*run.model, batch, run.optimizer->scale());
+    loss_sum += run.micro_steps->run(batch, run.optimizer->scale());
     trained_tokens += batch.trained_tokens;
     outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
   }

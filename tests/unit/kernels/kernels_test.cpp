@@ -2,108 +2,26 @@
 #include "rank/kernels/kernels.h"
 #include "rank/model/rotary.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/randperm.h>
-#include <ATen/ops/rsqrt.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/core/Reduction.h>
-#include <gtest/gtest.h>
 
-#include "support/reference/test_device.h"
+#include "support/reference/close.h"
 
 namespace lockstep::kernels {
 namespace {
 
-struct Shape {
-  std::int64_t rows, width;
-};
+using namespace test;
 
 // Powers of two, a width of one, widths that leave a tail in every vector size, more rows than partial sums.
 const std::vector<Shape> kShapes = {{1, 1}, {3, 64}, {16, 384}, {17, 96}, {130, 100}, {5, 37}, {1100, 64}, {4, 2048}, {2, 4104}};
-const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
-
-at::Tensor random(at::IntArrayRef sizes, int seed, at::ScalarType type = at::kFloat) {
-  return at::randn(sizes, test::generator(seed)).to(type).to(test::device());
-}
-
-at::Tensor leaf(const at::Tensor& t) { return t.to(at::kFloat).detach().clone().set_requires_grad(true); }
-
-at::Tensor f32_zeros_like(const at::Tensor& t) { return at::zeros(t.sizes(), t.options().dtype(at::kFloat)); }
-
-at::Tensor like(const at::Tensor& t) { return at::full_like(t, 77); }
-
-// f32 agrees to 1e-5 of the largest number, 16-bit types to their last places.
-void expect_close(const at::Tensor& actual, const at::Tensor& expected, const std::string& what, double factor = 1) {
-  const auto type = actual.scalar_type();
-  const double relative = (type == at::kFloat ? 1e-5 : type == at::kHalf ? 2e-3 : 1.6e-2) * factor;
-  const auto want = expected.detach().to(at::kFloat);
-  const double size = want.abs().max().item<double>();
-  const double off = (actual.detach().to(at::kFloat) - want).abs().max().item<double>();
-  EXPECT_LE(off, relative * size + 1e-7) << what << ", type " << type << ", largest " << size;
-}
 
 template <typename F>
 void over_shapes(F body) {
-  for (const auto& shape : kShapes)
-    for (const auto type : kTypes) {
-      SCOPED_TRACE(fmt::format("{} x {}, {}", shape.rows, shape.width, c10::toString(type)));
-      body(shape, type);
-    }
-}
-
-at::Tensor plain_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return x * at::rsqrt(x.pow(2).mean(-1, true) + eps) * weight;
-}
-
-TEST(RmsNorm, ForwardAddsTheResidual) {
-  over_shapes([](const Shape& s, at::ScalarType type) {
-    const auto residual = random({s.rows, s.width}, 1, type), delta = random({s.rows, s.width}, 2, type),
-               weight = random({s.width}, 3, type);
-    const auto x = like(residual), out = like(residual), rstd = random({s.rows}, 4);
-    rms_norm_forward(residual, delta, weight, 1e-5, x, out, rstd);
-    const auto sum = residual.to(at::kFloat) + delta.to(at::kFloat);
-    expect_close(x, sum, "x");
-    expect_close(out, plain_norm(x.to(at::kFloat), weight.to(at::kFloat), 1e-5), "out");
-    expect_close(rstd, at::rsqrt(x.to(at::kFloat).pow(2).mean(-1) + 1e-5), "rstd");
-
-    const auto again = like(out);
-    rms_norm_apply(x, weight, rstd, again);
-    EXPECT_TRUE(at::equal(again, out)) << "made again, a norm is the same bits";
-  });
-}
-
-TEST(RmsNorm, ForwardWithoutDelta) {
-  over_shapes([](const Shape& s, at::ScalarType type) {
-    const auto x = random({s.rows, s.width}, 1, type), weight = random({s.width}, 3, type);
-    const auto out = like(x), rstd = random({s.rows}, 4);
-    rms_norm_forward(x, {}, weight, 1e-6, {}, out, rstd);
-    expect_close(out, plain_norm(x.to(at::kFloat), weight.to(at::kFloat), 1e-6), "out");
-  });
-}
-
-TEST(RmsNorm, Backward) {
-  over_shapes([](const Shape& s, at::ScalarType type) {
-    for (const auto into : {Into::write, Into::add})
-      for (const auto gradient_type : {at::kFloat, type}) {
-        const auto x = random({s.rows, s.width}, 1, type), weight = random({s.width}, 2, type), dout = random({s.rows, s.width}, 3, type);
-        const auto rstd = at::rsqrt(x.to(at::kFloat).pow(2).mean(-1) + 1e-5);
-        const auto dx = random({s.rows, s.width}, 4, type), before = dx.clone();
-        const auto dweight = random({s.width}, 5, gradient_type), dweight_before = dweight.clone();
-        rms_norm_backward(dout, x, weight, rstd, dx, into, dweight);
-        const auto px = leaf(x), pw = leaf(weight);
-        plain_norm(px, pw, 1e-5).backward(dout.to(at::kFloat));
-        expect_close(dx, into == Into::add ? before.to(at::kFloat) + px.grad() : px.grad(), "dx");
-        expect_close(dweight, dweight_before.to(at::kFloat) + pw.grad(), "dweight");
-      }
-  });
+  test::over_shapes(kShapes, body);
 }
 
 TEST(Swiglu, ForwardAndBackward) {
@@ -183,60 +101,6 @@ TEST(Embedding, RefusesTokensOutsideTheVocabularyOnCpu) {
   for (const std::int64_t bad : {std::int64_t(10), std::int64_t(-1)}) {
     const auto tokens = at::full({2}, bad, at::kLong);
     EXPECT_THROW(embedding_forward(tokens, weight, out), std::exception);
-  }
-}
-
-TEST(CrossEntropy, LossAndGradient) {
-  for (const auto& shape : std::vector<Shape>{{1, 2}, {4, 96}, {9, 101}, {3, 32000}, {2, 50257}})
-    for (const auto type : kTypes) {
-      SCOPED_TRACE(fmt::format("{} x {}, {}", shape.rows, shape.width, c10::toString(type)));
-      const auto logits = random({shape.rows, shape.width}, 1, type) * 4;
-      auto targets = at::randint(0, shape.width, {shape.rows}, test::generator(2), at::kLong);
-      if (shape.rows > 2) targets[1].fill_(-100);
-      targets = targets.to(test::device());
-      const auto scale = at::full({}, 0.25, at::TensorOptions().dtype(at::kFloat)).to(test::device());
-      const auto losses = random({shape.rows}, 3), gradient = logits.clone(), plain = leaf(logits);
-      const auto expected = at::cross_entropy_loss(plain, targets, {}, at::Reduction::None, -100);
-      (expected.sum() * 0.25).backward();
-      cross_entropy(logits, targets, losses, {});
-      expect_close(losses, expected, "losses alone");
-      losses.fill_(-1);
-      cross_entropy(gradient, targets, losses, scale);
-      expect_close(losses, expected, "losses");
-      expect_close(gradient, plain.grad(), "gradient");
-      if (shape.rows > 2) {
-        EXPECT_EQ(gradient[1].abs().max().item<double>(), 0) << "an ignored row has no gradient";
-      }
-    }
-}
-
-TEST(CrossEntropy, ATokenIsCorrectWhereItIsTheFirstOfTheLikeliest) {
-  for (const auto& shape : std::vector<Shape>{{64, 7}, {64, 96}, {64, 101}, {8, 32000}})
-    for (const auto type : kTypes) {
-      SCOPED_TRACE(fmt::format("{} x {}, {}", shape.rows, shape.width, c10::toString(type)));
-      const auto logits = (random({shape.rows, shape.width}, 1, type) * 2).round();  // many ties
-      const auto likeliest = logits.to(at::kFloat).cpu().argmax(1);
-      auto targets = likeliest.clone();
-      const auto top = std::get<0>(logits.to(at::kFloat).cpu().max(1));
-      for (std::int64_t row = 0; row < shape.rows; ++row) {
-        if (row % 4 == 1) targets[row].fill_(-100);
-        if (row % 4 == 2) targets[row] = logits[row].to(at::kFloat).cpu().eq(top[row]).nonzero()[-1][0];  // the last of the likeliest
-        if (row % 4 == 3) targets[row].fill_((likeliest[row].item<std::int64_t>() + 1) % shape.width);
-      }
-      const auto losses = random({shape.rows}, 3), correct = random({shape.rows}, 4);
-      cross_entropy(logits, targets.to(test::device()), losses, {}, correct);
-      EXPECT_TRUE(correct.cpu().equal(targets.eq(likeliest).to(at::kFloat)));
-    }
-}
-
-TEST(CrossEntropy, WhatIsNotFiniteStaysNotFinite) {
-  for (const double bad : {double(NAN), double(INFINITY)}) {
-    const auto logits = random({2, 64}, 1), losses = random({2}, 2);
-    logits[1][3].fill_(bad);
-    const auto targets = at::zeros({2}, logits.options().dtype(at::kLong));
-    cross_entropy(logits, targets, losses, {});
-    EXPECT_TRUE(std::isfinite(losses[0].item<float>()));
-    EXPECT_FALSE(std::isfinite(losses[1].item<float>()));
   }
 }
 

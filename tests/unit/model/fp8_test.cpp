@@ -153,7 +153,7 @@ TEST_F(Fp8Model, PairsDoNotMixUpGradients) {
   };
   Fp8Products products(test::device());
   Fp8Scales scales;
-  EXPECT_TRUE(products.forward(dout.clone(), x, w, {}, scales));
+  EXPECT_TRUE(products.forward(dout.clone(), x, w, {}, kernels::Into::write, scales));
   for (const bool weight_first : {true, false}) {
     const auto dx = random(64, 32, 5), dweight = at::zeros_like(w);
     const auto check = [&](const at::Tensor& d) {
@@ -161,7 +161,7 @@ TEST_F(Fp8Model, PairsDoNotMixUpGradients) {
       dweight.zero_();
       const auto weight = [&] { EXPECT_TRUE(products.backward_weight(dweight, dout, x, scales)); };
       if (weight_first) weight();
-      EXPECT_TRUE(products.backward_input(dx, dout, w, scales, /*paired=*/true));
+      EXPECT_TRUE(products.backward_input(dx, dout, w, kernels::Into::write, scales, /*paired=*/true));
       if (!weight_first) weight();
       EXPECT_TRUE(near(dx, at::matmul(d.to(at::kFloat), w.to(at::kFloat))));
       EXPECT_TRUE(near(dweight, at::matmul(d.to(at::kFloat).t(), x.to(at::kFloat))));
