@@ -43,8 +43,8 @@ StepOutcome train_step(Run& run) {
   for (const data::Batch& batch : batches) {
     run.enter(record::Phase::forward);
     const bool last = &batch == &batches.back();
-    loss_sum +=
-        last ? run.micro_steps->run_and_reduce(ranks, batch, run.optimizer->scale()) : run.micro_steps->run(batch, run.optimizer->scale());
+    const at::Tensor& scale = run.optimizer->scale();
+    loss_sum += last ? run.micro_steps->run_and_reduce(ranks, batch, scale) : run.micro_steps->run(batch, scale);
     trained_tokens += batch.trained_tokens;
     outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
   }
