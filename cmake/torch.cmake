@@ -7,6 +7,7 @@ if(NOT EXISTS "${torch_root}/lib/libtorch_cpu.so")
 endif()
 set(cuda_root "${site_packages}/nvidia/cu13")
 set(nccl_root "${site_packages}/nvidia/nccl")
+set(cudnn_root "${site_packages}/nvidia/cudnn")
 
 add_library(torch_headers INTERFACE)
 target_include_directories(torch_headers SYSTEM INTERFACE "${torch_root}/include" "${torch_root}/include/torch/csrc/api/include")

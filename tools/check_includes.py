@@ -28,7 +28,7 @@ MAY = {
     "rank/checkpoint": {"config", "rank/comm", "rank/model"},
     "rank/train": {"config", "record", "text", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/task", "rank/optim", "rank/parallel",
                    "rank/checkpoint"},
-    "rank/bench": {"config", "record", "rank/comm", "rank/kernels", "rank/model", "rank/optim", "rank/parallel", "rank/train"},
+    "rank/bench": {"config", "record", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/optim", "rank/parallel", "rank/train"},
     "rank/app": {"config", "record", "rank/comm", "rank/kernels", "rank/train", "rank/bench"},
 }
 # LibTorch is for the rank program alone; its distributed headers are slow to compile and stay in comm's .cpp files.

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <ctime>
 
 namespace lockstep::base {
@@ -13,19 +12,13 @@ std::string& prefix() {
   static std::string text;
   return text;
 }
-std::atomic<LogLevel>& threshold() {
-  static std::atomic<LogLevel> level = LogLevel::info;
-  return level;
-}
 
 }  // namespace
 
 void set_log_prefix(std::string text) { prefix() = std::move(text); }
-void set_log_level(LogLevel level) { threshold() = level; }
 
 void log_line(LogLevel level, std::string_view text) {
-  if (level < threshold().load()) return;
-  static constexpr const char* names[] = {"debug", "info", "warning", "error"};
+  static constexpr const char* names[] = {"info", "warning", "error"};
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);
   std::tm parts{};

@@ -8,10 +8,9 @@
 
 namespace lockstep::base {
 
-enum class LogLevel { debug, info, warning, error };
+enum class LogLevel { info, warning, error };
 
 void set_log_prefix(std::string prefix);  // "rank 3"
-void set_log_level(LogLevel level);
 void log_line(LogLevel level, std::string_view text);
 
 template <typename... Args>
@@ -25,10 +24,6 @@ void log_warning(fmt::format_string<Args...> text, Args&&... args) {
 template <typename... Args>
 void log_error(fmt::format_string<Args...> text, Args&&... args) {
   log_line(LogLevel::error, fmt::format(text, std::forward<Args>(args)...));
-}
-template <typename... Args>
-void log_debug(fmt::format_string<Args...> text, Args&&... args) {
-  log_line(LogLevel::debug, fmt::format(text, std::forward<Args>(args)...));
 }
 
 }  // namespace lockstep::base

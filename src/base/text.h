@@ -14,7 +14,6 @@ std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 std::string trim(std::string_view text);
 std::string lower(std::string_view text);
-bool starts_with_any(std::string_view text, std::span<const std::string_view> prefixes);
 
 // Number of single-character edits (swaps of neighbours count as one) between two words.
 int edit_distance(std::string_view a, std::string_view b);

@@ -134,7 +134,7 @@ std::vector<Option> rhythm() {
       }),
       option<&R::trainer, &T::cuda_graphs>({
           .key = "trainer.cuda_graphs",
-          .says = "Replay a micro-step as one CUDA graph where its shapes are fixed.",
+          .says = "Record a micro-step and replay it as one CUDA graph, where shapes are fixed (not with records).",
       }),
       option<&R::trainer, &T::fp8>({
           .key = "trainer.fp8",

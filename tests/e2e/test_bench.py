@@ -1,6 +1,7 @@
 """`lockstep bench` and `lockstep plan` on a CPU, with tiny shapes: what they print can be parsed and is plausible. No time is judged."""
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -54,7 +55,8 @@ def test_every_kernel_has_a_rate_and_a_share():
     result = lines_of("bench", "kernels", "--model", "nano", "--seq", 16, "--batch", 2, "--device", "cpu", "--json")[0]
     names = [kernel["name"] for kernel in result["kernels"]]
     for name in ("rms_norm forward", "rms_norm backward", "rope forward", "rope backward", "swiglu forward", "swiglu backward", "embedding forward",
-                 "embedding backward", "cross_entropy", "adamw", "sum_of_squares", "matmul qkv forward", "matmul head weight gradient"):
+                 "embedding backward", "cross_entropy", "adamw", "sum_of_squares", "attention forward", "attention backward", "attention packed forward",
+                 "attention packed backward", "matmul qkv forward", "matmul head weight gradient"):
         assert name in names
     assert result["ceilings"]["bytes_per_second"] > 0 and result["ceilings"]["flops_per_second"] > 0
     for kernel in result["kernels"]:
@@ -65,6 +67,31 @@ def test_every_kernel_has_a_rate_and_a_share():
         assert kernel["share"] == pytest.approx(kernel["rate"] / ceiling)
     qkv = next(kernel for kernel in result["kernels"] if kernel["name"] == "matmul qkv forward")
     assert qkv["flops"] == 2 * 32 * 384 * (384 + 2 * 2 * 64)
+    attention = {kernel["name"]: kernel["flops"] for kernel in result["kernels"] if kernel["name"].startswith("attention")}
+    assert attention["attention forward"] == 2 * 2 * 2 * 6 * 16 * 16 / 2 * 64  # 2 sequences, 6 heads of 64
+    assert attention["attention packed forward"] == attention["attention forward"] / 4
+    assert attention["attention packed backward"] == 2.5 * attention["attention packed forward"]
+
+
+def test_step_shows_where_the_time_went(tmp_path):
+    common = ["bench", "step", "--model", "nano", "--seq", 16, "--batch", 1, "--steps", 1, "--warm-up", 0, "--device", "cpu", "--profile", 2]
+    result = lines_of(*common, "--json", env={"TMPDIR": str(tmp_path)})[0]
+    assert result["profile"]["steps"] == 2
+    trace = pathlib.Path(result["profile"]["trace"])
+    assert trace.parent.parent == tmp_path and trace.parent.name.startswith("lockstep-profile-")
+    names = [event["name"] for event in json.loads(trace.read_text())["traceEvents"] if "name" in event]
+    blocks = sum(name == "block 0 forward" for name in names)
+    assert blocks == 2, sorted(set(names))[:50]
+
+    done = call(*common, "--profile-folder", tmp_path / "here")
+    assert done.returncode == 0, done.stderr
+    table = (tmp_path / "here" / "step.txt").read_text()
+    assert table in done.stdout and str(tmp_path / "here" / "step.json") in done.stdout
+    header, rest = table.split("\n\n", 1)
+    assert header.startswith("2 steps on cpu: ")
+    rows = [line.split(maxsplit=3) for line in rest.split("\n\nby range\n")[0].splitlines()[1:]]
+    assert rows and sum(float(row[1].rstrip("%")) for row in rows) == pytest.approx(100, abs=0.1 * len(rows))
+    assert any(row[3].startswith("aten::") for row in rows)
 
 
 @pytest.mark.parametrize("backend", ["gloo", "cpu"])
@@ -92,6 +119,7 @@ def test_nothing_is_left_behind(tmp_path):
     (["bench", "step", "--model", "nanoo"], "Did you mean nano?"),
     (["bench", "step", "--model", "nano", "--dtype", "f8"], "--dtype"),
     (["bench", "step", "--model", "nano", "--steps", "0"], "--steps"),
+    (["bench", "step", "--model", "nano", "--profile", "0"], "--profile"),
     (["bench", "comm", "--sizes", "1G..1K"], "--sizes"),
     (["bench", "comm", "--ranks", "1"], "--ranks"),
     (["plan"], "measured step"),

@@ -86,6 +86,9 @@ def compare_training(build: pathlib.Path) -> None:
         two = ["--gpus", "0", "--ranks", "2", "--batch-size", "8"]
         trainer.compare("cpu-f32", one, 1e-3, "--device", "cpu", "--ranks", "1", "--batch-size", "16")
         trainer.compare("accumulation", one, 1e-4, "--gpus", "0", "--dtype", "f32", "--batch-size", "4")
+        trainer.compare("kernel-by-kernel", one, 1e-4, "--gpus", "0", "--dtype", "f32", "--batch-size", "16", "trainer.cuda_graphs=false")
+        trainer.compare("nccl-two-ranks-accumulation", one, 1e-4, "--gpus", "0", "--ranks", "2", "--batch-size", "2", "--dtype", "f32",
+                        "--sync-backend", "nccl", "trainer.eval_interval=6", "parallel.check_divergence=5", backend="nccl")
         trainer.compare("nccl-two-ranks", one, 1e-4, *two, "--dtype", "f32", "--sync-backend", "nccl", backend="nccl")
         trainer.compare("cpu-backend-two-ranks", one, 1e-4, *two, "--dtype", "f32", "--sync-backend", "cpu", backend="cpu")
         trainer.compare("gloo-two-ranks", one, 1e-4, *two, "--dtype", "f32", "--sync-backend", "gloo")
@@ -106,9 +109,10 @@ def main() -> int:
     build = (ROOT / options.build).resolve()
     if options.only in (None, "kernels"):
         run_program(build, "model_tests")
+        run_program(build, "train_tests")
     if options.only in (None, "ranks"):
         run_program(build, "comm_tests", "-Failures.LostRank*")
-        run_program(build, "parallel_tests", "Sizes/*:Replicas.Start*-Sizes/*/4")  # four NCCL ranks on one GPU wait for each other's time slices
+        run_program(build, "parallel_tests", "Sizes/*:Replicas.Start*:GradientSync.Recorded*-Sizes/*/4")  # four NCCL ranks on one GPU wait for each other's time slices
     if options.only in (None, "training"):
         compare_training(build)
     print(f"{passed} passed, {failed} failed")

@@ -29,7 +29,8 @@ struct Wish {
   std::optional<std::int64_t> seq, batch, accumulation, ranks;
   std::vector<std::string> settings;  // section.key=value
   std::optional<std::int64_t> lora_rank;
-  int steps = 10, warm_up = 5;
+  int steps = 10, warm_up = 5, profile = 0;
+  std::string profile_folder;
   bool json = false, lora = false, load_in_4bit = false;
 };
 
@@ -54,6 +55,8 @@ void describe(CLI::App& app, Wish& wish) {
   step->add_option("settings", wish.settings, "any setting of a run, as section.key=value");
   step->add_option("--steps", wish.steps, "steps to measure")->capture_default_str()->check(CLI::Range(1, 100000));
   step->add_option("--warm-up", wish.warm_up, "steps before them, left out")->capture_default_str()->check(CLI::Range(0, 100000));
+  step->add_option("--profile", wish.profile, "steps to trace after them: where a step's time goes")->check(CLI::Range(1, 1000));
+  step->add_option("--profile-folder", wish.profile_folder, "where the trace goes; a new folder for temporary files if left out");
   comm->add_option("--ranks", wish.ranks, "ranks; one a GPU, or two on a CPU, if left out")->check(CLI::Range(2, 1 << 12));
   comm->add_option("--sync-backend", wish.backend, "auto, nccl, gloo or cpu")->capture_default_str();
   comm->add_option("--sizes", wish.sizes, "bytes, 1K..1G in steps of 4, or a list such as 64K,1M")->capture_default_str();
@@ -125,6 +128,10 @@ std::vector<std::string> worker_arguments(const Wish& wish, const std::string& w
   if (what == "step") {
     add("--steps", std::to_string(wish.steps));
     add("--warm-up", std::to_string(wish.warm_up));
+    add("--profile", std::to_string(wish.profile));
+    const fs::path folder =
+        wish.profile_folder.empty() ? fs::temp_directory_path() / ("lockstep-profile-" + job.id) : fs::path(wish.profile_folder);
+    add("--profile-folder", fs::absolute(folder).string());
   }
   if (what == "comm") add("--sizes", fmt::format("{}", fmt::join(parse_sizes(wish.sizes), ",")));
   return arguments;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "record/run_folder.h"
 
@@ -13,15 +14,6 @@ namespace lockstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string time_label() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  localtime_r(&now, &parts);
-  char label[32];
-  std::strftime(label, sizeof label, "%Y%m%d-%H%M%S", &parts);
-  return label;
-}
 
 bool has_checkpoints(const fs::path& run) { return !record::list_checkpoints(record::RunFolder{run}.checkpoints()).empty(); }
 
@@ -79,7 +71,7 @@ RunName name_run(const config::RunConfig& config, const std::optional<std::strin
   if (resumes) {
     if (const auto newest = newest_run_with_checkpoint(config)) return {*newest, "the newest run with a checkpoint (--resume auto)"};
   }
-  const std::string name = config.model.name + "-" + label.value_or(time_label());
+  const std::string name = config.model.name + "-" + label.value_or(base::time_label(std::time(nullptr)));
   std::string free = name;
   for (int n = 2; fs::exists(fs::path(config.output) / free) && (!label || has_checkpoints(fs::path(config.output) / free)); ++n)
     free = fmt::format("{}-{}", name, n);

@@ -44,15 +44,6 @@ Environment
 Under torchrun, srun or mpirun, or with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, it becomes that one rank.
 )";
 
-void refuse_leftover(const std::vector<std::string>& leftover) {
-  if (leftover.empty()) return;
-  const std::string& first = leftover.front();
-  const std::string hint = first.ends_with(".yaml") || first.ends_with(".yml") || first.ends_with(".json")
-                               ? fmt::format("Did you mean -f {}?", first)
-                               : "Settings are section.key=value; --help lists the flags.";
-  throw base::usage_error("launch", "'{}' is neither a flag nor a setting. {}", base::join(leftover, " "), hint);
-}
-
 // One `lockstep train`, from the first look at the machine to the exit code.
 class Training {
  public:
@@ -229,7 +220,7 @@ int run_train_verb(std::span<const std::string> args, const std::string& typed_p
     std::fputs((help_text + config::flags_help() + help_environment).c_str(), stdout);
     return 0;
   }
-  refuse_leftover(line.leftover);
+  config::expect_no_leftover(line, "lockstep train");
   const launch::Environment environment = launch::process_environment();
   return Training(set_up(config::load(line.request), environment), args, typed_program, environment).run();
 }

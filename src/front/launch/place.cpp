@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <ctime>
 #include <fstream>
 #include <sstream>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "front/launch/ports.h"
@@ -137,12 +137,7 @@ std::string parent_start_label() {
   for (std::string line; std::getline(boot_file, line);) {
     if (line.starts_with("btime ")) boot = base::parse_integer(base::trim(line.substr(6))).value_or(0);
   }
-  const std::time_t start = boot + base::parse_integer(word).value_or(0) / ::sysconf(_SC_CLK_TCK);
-  std::tm parts{};
-  localtime_r(&start, &parts);
-  char label[32];
-  std::strftime(label, sizeof label, "%Y%m%d-%H%M%S", &parts);
-  return label;
+  return base::time_label(boot + base::parse_integer(word).value_or(0) / ::sysconf(_SC_CLK_TCK));
 }
 
 // Characters that are safe in a file name.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,11 +28,19 @@ struct StepRequest {
   at::Device device = at::kCPU;
   int warm_up = 5;
   int steps = 10;
+  int profile_steps = 0;                 // traced after everything is measured; 0: none
+  std::filesystem::path profile_folder;  // where the trace goes
+};
+struct StepProfile {
+  int steps = 0;
+  std::filesystem::path trace;  // for Perfetto
+  std::string table;            // where a step's time went
 };
 struct StepResult {
   std::string model, device, dtype;
   std::string activations;  // what blocks keep for backward
   std::string optimizer;    // its method and what its states are
+  bool cuda_graph = false;  // micro-batches were launched as one
   std::int64_t parameters = 0, trained_parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;
   int warm_up = 0;
   std::vector<double> step_seconds;  // raw, update included
@@ -40,6 +49,7 @@ struct StepResult {
   double flops_per_token = 0;
   double dense_peak_flops = 0;  // 0: not known for this device and dtype
   Ceilings ceilings;
+  std::optional<StepProfile> profile;
 
   double tokens_per_step() const { return static_cast<double>(seq_len * batch_size * accumulation); }
   double tokens_per_second() const { return tokens_per_step() / step.median; }

@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/ranges.h>
 
@@ -14,6 +15,7 @@
 #include "rank/bench/bench.h"
 #include "rank/kernels/fp8.h"
 #include "rank/kernels/kernels.h"
+#include "rank/model/attention.h"
 #include "rank/model/dims.h"
 #include "rank/model/rotary.h"
 #include "rank/model/linear.h"
@@ -45,6 +47,8 @@ class KernelBench {
     loss();
     optimizer();
     dequantize();
+    attention("attention", time_);
+    attention("attention packed", std::max<std::int64_t>(1, time_ / 4));
     matmul("qkv", rows_, dims_.hidden, dims_.qkv_width());
     matmul("out", rows_, dims_.q_width(), dims_.hidden);
     matmul("gate_up", rows_, dims_.hidden, 2 * dims_.intermediate);
@@ -182,6 +186,32 @@ class KernelBench {
       moves(nf4 ? "dequantize nf4" : "dequantize int8", buffer, bytes_of({buffer}) + static_cast<double>(matrix.bytes()),
             [&] { matrix.dense(buffer); });
     }
+  }
+
+  // Records of `length` tokens (the last of a row may be shorter); one a row is not packed at all.
+  model::Segments segments_of(std::int64_t length) const {
+    model::Segments segments;
+    if (length == time_) return segments;
+    for (std::int64_t row = 0; row < rows_; row += time_)
+      for (std::int64_t begin = 0; begin < time_; begin += length) segments.starts.push_back(row + begin);
+    segments.starts.push_back(rows_);
+    segments.longest = length;
+    segments.on_device = at::tensor(at::IntArrayRef(segments.starts), at::kInt).to(device_);
+    return segments;
+  }
+
+  // A query sees half of its record: two products of 2 x head_dim operations forward; backward has five products where forward has two.
+  void attention(const std::string& name, std::int64_t length) {
+    const auto qkv = random({rows_, dims_.qkv_width()}), dout = random({rows_, dims_.q_width()});
+    const model::HeadViews heads = model::head_views(qkv, qkv, dims_, time_);
+    const model::Segments segments = segments_of(length);
+    const std::int64_t batch = rows_ / time_, whole = time_ / length, rest = time_ % length;
+    const double pairs = static_cast<double>(batch * dims_.heads * (whole * length * length + rest * rest)) / 2;
+    const double forward = 4 * pairs * static_cast<double>(dims_.head_dim);
+    const std::string shape = shape_of({batch * time_ / length, dims_.heads, length, dims_.head_dim});
+    model::AttentionSaved saved;
+    computes(name + " forward", shape, forward, [&] { model::attention_forward(heads, segments, saved); });
+    computes(name + " backward", shape, 2.5 * forward, [&] { model::attention_backward(dout, heads, segments, saved); });
   }
 
   void matmul(const std::string& name, std::int64_t rows, std::int64_t in, std::int64_t out) {

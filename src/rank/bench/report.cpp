@@ -49,7 +49,7 @@ std::string to_text(const StepResult& r) {
   line("step", fmt::format("{} sequences of {} tokens x {} micro-batches; {} steps after {}", r.batch_size, r.seq_len, r.accumulation,
                            r.step_seconds.size(), r.warm_up));
   line("step time", milliseconds(r.step) + ", update included");
-  line("micro-batch", milliseconds(r.micro_batch) + ", forward and backward");
+  line("micro-batch", fmt::format("{}, forward and backward{}", milliseconds(r.micro_batch), r.cuda_graph ? " as one CUDA graph" : ""));
   line("update", fmt::format("{}, {}", milliseconds(r.update), r.optimizer));
   line("tokens/s", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second(), r.tokens_per_step()));
   line("", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second_amortised(tokens_an_update), tokens_an_update));
@@ -60,6 +60,10 @@ std::string to_text(const StepResult& r) {
                        r.flops_per_token));
   line("roofline", fmt::format("{:.1f} % of this device's own matmul rate", 100 * flops / r.ceilings.flops_per_second));
   line("ceilings", ceilings_line(r.ceilings));
+  if (r.profile) {
+    line("profile", fmt::format("{} (open in ui.perfetto.dev)", r.profile->trace.string()));
+    text += "\n" + r.profile->table;
+  }
   return text;
 }
 
@@ -76,6 +80,7 @@ std::string to_json(const StepResult& r) {
                {"batch_size", r.batch_size},
                {"accumulation", r.accumulation},
                {"activations", r.activations},
+               {"cuda_graph", r.cuda_graph},
                {"warm_up", r.warm_up},
                {"step_seconds", json_of(r.step)},
                {"micro_batch_seconds", json_of(r.micro_batch)},
@@ -90,6 +95,7 @@ std::string to_json(const StepResult& r) {
                {"share_of_measured_matmul", flops / r.ceilings.flops_per_second},
                {"ceilings", json_of(r.ceilings)},
                {"raw_step_seconds", r.step_seconds}};
+  if (r.profile) json["profile"] = {{"steps", r.profile->steps}, {"trace", r.profile->trace.string()}};
   return json.dump();
 }
 

@@ -14,7 +14,9 @@
 #include "rank/train/device_memory.h"
 #include "rank/train/keep.h"
 #include "rank/train/make_model.h"
+#include "rank/train/micro_steps.h"
 #include "rank/train/peak_flops.h"
+#include "rank/train/profile.h"
 
 namespace lockstep::bench {
 namespace {
@@ -40,16 +42,16 @@ class Bench {
         train::keep_for(config_, batch.batch_size * config_.data.seq_len, replica_.units.front()->weights().element_size(), device_);
     model_->set_keep(keep, config_.trainer.offload_checkpoints);
     activations_ = model::describe(keep);
+    micro_steps_ = std::make_unique<train::MicroSteps>(
+        *model_, nullptr, train::MicroSteps::Options{.recorder = train::graph_recorder_for(config_, device_, /*fixed_shapes=*/true)});
     for (int i = 0; i < different_batches; ++i) {
       const at::Tensor row = at::randint(config_.model.vocab_size, {batch.batch_size, config_.data.seq_len + 1}, at::kLong).to(device_);
-      batches_.push_back({row.narrow(1, 0, config_.data.seq_len).contiguous(), row.narrow(1, 1, config_.data.seq_len).contiguous()});
+      batches_.push_back(
+          {.tokens = row.narrow(1, 0, config_.data.seq_len).contiguous(), .targets = row.narrow(1, 1, config_.data.seq_len).contiguous()});
     }
   }
 
-  void micro_batch() {
-    const auto& [tokens, targets] = batches_[next_++ % batches_.size()];
-    loss_ += model_->forward_backward(tokens, targets, optimizer_->scale());
-  }
+  void micro_batch() { loss_ += micro_steps_->run(batches_[next_++ % batches_.size()], optimizer_->scale()); }
   void update() {
     optimizer_->finish_gradients(optimizer_->sum_of_squares(), token_count_, loss_);
     optimizer_->step(learning_rate);
@@ -62,6 +64,7 @@ class Bench {
   std::int64_t parameters() const { return replica_.parameters(); }
   std::int64_t trained_parameters() const { return replica_.trained_parameters(); }
   const std::string& activations() const { return activations_; }
+  bool cuda_graph() const { return micro_steps_->replayed(); }
 
  private:
   at::TensorOptions number() const { return at::TensorOptions().device(device_).dtype(at::kDouble); }
@@ -72,7 +75,8 @@ class Bench {
   parallel::Replica replica_;
   std::unique_ptr<model::Decoder> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> batches_;
+  std::unique_ptr<train::MicroSteps> micro_steps_;
+  std::vector<data::Batch> batches_;
   at::Tensor token_count_;
   at::Tensor loss_ = at::zeros({}, number());
   std::string activations_;
@@ -83,6 +87,14 @@ std::string describe_optimizer(const config::TrainerConfig& trainer) {
   const bool masters = trainer.optimizer_states == config::StateDType::f32;
   return fmt::format("{}, {}", config::name_of(trainer.optimizer),
                      masters ? "f32 masters and states" : "bf16 states, no masters, stochastic rounding");
+}
+
+StepProfile trace_steps(const StepRequest& request, Bench& bench) {
+  train::Trace trace(request.device);
+  const std::filesystem::path stem = request.profile_folder / "step";
+  trace.start();
+  for (int i = 0; i < request.profile_steps; ++i) bench.step();
+  return {.steps = request.profile_steps, .trace = stem.string() + ".json", .table = trace.stop(stem, request.profile_steps)};
 }
 
 void measure_training(const StepRequest& request, StepResult& result) {
@@ -96,7 +108,9 @@ void measure_training(const StepRequest& request, StepResult& result) {
   result.peak_memory_bytes = train::peak_memory_bytes(request.device);
   const int rounds = std::max(3, request.steps / 2);
   result.micro_batch = spread_of(time_calls(request.device, 1, rounds, [&] { bench.micro_batch(); }));
+  result.cuda_graph = bench.cuda_graph();
   result.update = spread_of(time_calls(request.device, 1, rounds, [&] { bench.update(); }));
+  if (request.profile_steps > 0) result.profile = trace_steps(request, bench);
 }
 
 }  // namespace

@@ -53,8 +53,12 @@ void run(const std::string& verb, const Arguments& arguments, at::Device device,
   if (verb == "bench-comm") {
     run_comm(arguments, config, device, place, json, page, sink);
   } else if (verb == "bench-step") {
-    const StepResult result =
-        measure_step({.config = config, .device = device, .warm_up = number(arguments, "warm-up"), .steps = number(arguments, "steps")});
+    const StepResult result = measure_step({.config = config,
+                                            .device = device,
+                                            .warm_up = number(arguments, "warm-up"),
+                                            .steps = number(arguments, "steps"),
+                                            .profile_steps = number(arguments, "profile"),
+                                            .profile_folder = arguments.at("profile-folder")});
     sink(json ? to_json(result) : to_text(result));
   } else if (verb == "bench-kernels") {
     const KernelsResult result = measure_kernels(

@@ -12,7 +12,8 @@
 
 namespace lockstep::bench {
 
-// verb: bench-step, bench-kernels or bench-comm. arguments: config, result, json; steps and warm-up; sizes. Collective for bench-comm.
+// verb: bench-step, bench-kernels or bench-comm. arguments: config, result, json; steps, warm-up, profile and profile-folder; sizes.
+// Collective for bench-comm.
 void run(const std::string& verb, const std::map<std::string, std::string>& arguments, at::Device device, const comm::Place& place,
          const std::shared_ptr<record::PageWriter>& page);
 

@@ -69,6 +69,7 @@ class BackendTransport : public Transport {
     std::vector<at::Tensor> tensors{tensor};
     return wrap(backend_->recv(tensors, from, 0));
   }
+  bool recordable() const override { return backend_->getBackendName() == "nccl"; }
   void shut_down() override { backend_->shutdown(); }
 
  private:

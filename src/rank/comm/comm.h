@@ -45,6 +45,21 @@ class Group {
   const std::string& name() const { return name_; }
   at::Device device() const;  // where this group's tensors live
 
+  // Whether operations may be recorded into a CUDA graph and replayed with it.
+  bool recordable() const;
+  // While it lives, operations are being recorded: they are neither numbered nor watched, because nothing runs yet.
+  class Recording {
+   public:
+    explicit Recording(const Group& group);
+    ~Recording();
+    Recording(const Recording&) = delete;
+
+   private:
+    const Group& group_;
+  };
+  // Launches recorded operations; what they do together counts as one. The current stream has them in order: nothing need wait.
+  Work replay(const at::Tensor& payload, std::string_view what, const std::function<void()>& launch) const;
+
   Work all_reduce(const at::Tensor& tensor, Reduce op, std::string_view what) const;
   // The same, summed in another precision than the tensor's own.
   Work all_reduce_as(at::ScalarType precision, const at::Tensor& tensor, Reduce op, std::string_view what) const;

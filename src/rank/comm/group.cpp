@@ -1,4 +1,7 @@
 // Names, numbers and words around a transport's operations.
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <mutex>
 
 #include "base/error.h"
@@ -21,7 +24,12 @@ int Group::rank() const { return transport_->rank(); }
 int Group::size() const { return transport_->size(); }
 at::Device Group::device() const { return state_->device; }
 
+bool Group::recordable() const { return transport_->recordable(); }
+Group::Recording::Recording(const Group& group) : group_(group) { group_.state_->recording = true; }
+Group::Recording::~Recording() { group_.state_->recording = false; }
+
 Work Group::stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, const std::function<Work()>& start) const {
+  if (state_->recording) return start();
   const std::uint64_t sequence = ++state_->sequence;
   const int slot = state_->page->stamp(name_, kind, what, sequence, payload.nbytes());
   auto failed = [name = name_, kind = std::string(kind), what = std::string(what), sequence, rank = rank()](const std::exception& error) {
@@ -57,6 +65,15 @@ Work Group::stamped(std::string_view kind, std::string_view what, const at::Tens
   return Work(std::move(wait), [shared] { return shared->finished(); });
 }
 
+Work Group::replay(const at::Tensor& payload, std::string_view what, const std::function<void()>& launch) const {
+  return stamped("all_reduce", what, payload, [&] {
+    launch();
+    if (payload.is_cpu()) return Work();
+    auto end = std::make_shared<c10::Event>(payload.device().type());
+    end->record(c10::impl::VirtualGuardImpl(payload.device().type()).getStream(payload.device()));
+    return Work([] {}, [end] { return end->query(); });
+  });
+}
 Work Group::all_reduce(const at::Tensor& tensor, Reduce op, std::string_view what) const {
   return stamped("all_reduce", what, tensor, [&] { return transport_->all_reduce(tensor, op); });
 }

@@ -17,6 +17,7 @@ struct Group::State {
   std::shared_ptr<record::PageWriter> page;
   at::Device device = at::kCPU;
   std::uint64_t sequence = 0;
+  bool recording = false;
   std::mutex mutex;  // guards what follows
   std::vector<InFlight> in_flight;
 };

@@ -14,6 +14,8 @@ extern "C" __attribute__((visibility("default"))) const char* lockstep_make_nccl
   // `lockstep` watches for stalls and names them; LibTorch's own monitor would end the process without a word about why.
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
   ::setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", 0);
+  // Buffers of recorded collectives lie in memory that grows in place (expandable segments), which NCCL cannot register.
+  ::setenv("NCCL_GRAPH_REGISTER", "0", 0);
   try {
     auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     options->timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));

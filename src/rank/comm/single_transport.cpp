@@ -16,6 +16,7 @@ class SingleTransport : public Transport {
   Work all_to_all(const at::Tensor& received, const at::Tensor& sent) override { return copy(received, sent); }
   Work send(const at::Tensor&, int to) override { throw base::Bug(fmt::format("a group of one has no rank {} to send to", to)); }
   Work recv(const at::Tensor&, int from) override { throw base::Bug(fmt::format("a group of one has no rank {} to receive from", from)); }
+  bool recordable() const override { return true; }
 
  private:
   static Work copy(const at::Tensor& to, const at::Tensor& from) {

@@ -27,6 +27,8 @@ class Transport {
   virtual Work all_to_all(const at::Tensor& received, const at::Tensor& sent) = 0;
   virtual Work send(const at::Tensor& tensor, int to) = 0;
   virtual Work recv(const at::Tensor& tensor, int from) = 0;
+  // Whether operations may be recorded into a CUDA graph: nothing about them happens on the host.
+  virtual bool recordable() const { return false; }
   virtual void shut_down() {}
 };
 

@@ -115,7 +115,7 @@ World::~World() {
       }
     }
   } catch (const std::exception& error) {
-    base::log_debug("while leaving the world: {}", error.what());
+    base::log_info("while leaving the world: {}", error.what());
   }
 }
 

@@ -43,6 +43,8 @@ class Corpus {
   virtual std::int64_t length(std::int64_t /*sample*/) const { return seq_len(); }
   // tokens, targets: length(sample) of each. A target is the token that follows, or `untrained`.
   virtual void read(std::int64_t sample, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) const = 0;
+  // Every sample has seq_len positions.
+  virtual bool fixed_length() const { return true; }
   // Samples are rows of several records, all rows as long as seq_len.
   virtual bool packed() const { return false; }
   // Positions of a sample where its records start; the first is 0.

@@ -133,7 +133,7 @@ std::vector<std::int64_t> Loader::Impl::samples_of(std::int64_t ticket) const {
 }
 
 std::int64_t Loader::Impl::time_of(const std::vector<std::int64_t>& samples) const {
-  if (corpus->packed()) return corpus->seq_len();
+  if (corpus->packed() || corpus->fixed_length()) return corpus->seq_len();
   std::int64_t longest = 1;
   for (const std::int64_t sample : samples) {
     if (sample >= 0) longest = std::max(longest, corpus->length(sample));

@@ -21,6 +21,7 @@ class RecordCorpus final : public Corpus {
   std::int64_t samples() const override { return static_cast<std::int64_t>(chosen_.size()); }
   std::int64_t seq_len() const override { return seq_len_; }
   std::int64_t length(std::int64_t sample) const override;
+  bool fixed_length() const override { return false; }
   void read(std::int64_t sample, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) const override;
   std::string fingerprint() const override;
 
@@ -41,6 +42,7 @@ class PackedCorpus final : public Corpus {
   std::int64_t samples() const override { return static_cast<std::int64_t>(rows_.size()); }
   std::int64_t seq_len() const override { return records_->seq_len(); }
   std::int64_t length(std::int64_t sample) const override;
+  bool fixed_length() const override { return false; }
   void read(std::int64_t sample, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) const override;
   bool packed() const override { return true; }
   std::vector<std::int32_t> starts(std::int64_t sample) const override;

@@ -16,7 +16,7 @@
 namespace lockstep::kernels::cuda {
 
 // Most rows of scratch that column sums use: four blocks for each of the processors of the largest GPU of today, in round numbers.
-inline constexpr int kPartialRows = 528;
+inline constexpr int kPartialRows = 1056;
 
 __device__ __forceinline__ float load(float x) { return x; }
 __device__ __forceinline__ float load(__nv_bfloat16 x) { return __bfloat162float(x); }

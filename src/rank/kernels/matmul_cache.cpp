@@ -67,7 +67,8 @@ void MatmulCache::remember(const std::string& key, const Choice& choice) {
 }
 
 std::filesystem::path matmul_cache_path(const std::string& device, std::size_t library_version) {
-  std::string name = "matmul-" + device + "-" + std::to_string(library_version) + ".txt";
+  constexpr int search = 2;  // raised when the search gets better: what an earlier one found is not taken
+  std::string name = "matmul-" + std::to_string(search) + "-" + device + "-" + std::to_string(library_version) + ".txt";
   for (auto& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.') c = '-';
   const auto set = [](const char* variable) -> std::filesystem::path {

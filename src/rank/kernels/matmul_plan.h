@@ -11,7 +11,7 @@
 
 namespace lockstep::kernels::cuda {
 
-inline constexpr std::size_t kMatmulWorkspaceBytes = std::size_t(64) << 20;
+inline constexpr std::size_t kMatmulWorkspaceBytes = std::size_t(32) << 20;
 
 void check_library(cublasStatus_t status, const char* what);
 

@@ -10,7 +10,6 @@ const CudaPlugin& cuda_plugin() {
 }
 
 void* cuda_plugin_symbol(const std::string&) { return nullptr; }
-
 bool built_with_cuda() { return false; }
 
 }  // namespace lockstep::kernels

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "rank/kernels/fp8_table.h"
+#include "rank/kernels/graph_table.h"
 #include "rank/kernels/table.h"
 
 namespace lockstep::kernels {
@@ -13,7 +14,8 @@ namespace lockstep::kernels {
 struct CudaPlugin {
   int version;
   const Table* table;
-  const Fp8Table* fp8;                             // for devices whose capability has it
+  const Fp8Table* fp8;  // for devices whose capability has it
+  const GraphTable* graphs;
   Stream (*current_stream)(int device);            // also makes it the calling thread's device, so that kernels land there
   void (*synchronize)(int device);                 // waits for the current stream
   std::uint64_t (*peak_memory_bytes)(int device);  // most that tensors have held at once since the last reset
@@ -24,7 +26,7 @@ struct CudaPlugin {
   int (*device_count)();
   void (*set_allocator)(const char* settings);  // "expandable_segments:True"
 };
-inline constexpr int kCudaPluginVersion = 4;
+inline constexpr int kCudaPluginVersion = 5;
 
 // Loads the plug-in on first call; throws UserError(machine) that says what is missing.
 const CudaPlugin& cuda_plugin();

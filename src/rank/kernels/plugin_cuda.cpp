@@ -15,6 +15,7 @@ namespace lockstep::kernels {
 namespace cuda {
 const Table& table();
 const Fp8Table& fp8_table();
+const GraphTable& graph_table();
 }  // namespace cuda
 
 namespace {
@@ -73,6 +74,7 @@ extern "C" __attribute__((visibility("default"))) const lockstep::kernels::CudaP
   static const CudaPlugin plugin{.version = kCudaPluginVersion,
                                  .table = &cuda::table(),
                                  .fp8 = &cuda::fp8_table(),
+                                 .graphs = &cuda::graph_table(),
                                  .current_stream = current_stream,
                                  .synchronize = synchronize,
                                  .peak_memory_bytes = peak_memory_bytes,

@@ -17,7 +17,7 @@ namespace lockstep::kernels::cuda {
 
 namespace {
 
-constexpr double kSearchSeconds = 12e-6;  // below that, launches are what is measured
+constexpr double kSearchSeconds = 4e-6;  // below that, launches are what is measured
 constexpr int kSearchesOfAWeight = 8;     // row counts that never come again (texts written word by word) are not worth a search
 
 // What decides the choice of an algorithm.
@@ -85,7 +85,7 @@ class Matmuls {
     if (found == chosen_.end()) found = chosen_.emplace(key, choose(a, key, stream)).first;
     const Chosen& chosen = found->second;
     if (!chosen.possible) return false;
-    check_library(chosen.plan.launch(chosen.algorithm, a, a.out, workspace(stream), stream), "matmul");
+    check_library(chosen.plan.launch(chosen.algorithm, a, a.out, workspace().get(), stream), "matmul");
     return true;
   }
 
@@ -102,12 +102,8 @@ class Matmuls {
     return matmul_cache_path(properties.name, cublasLtGetVersion());
   }
 
-  // A workspace for each stream: two matmuls that may overlap must not share one.
-  void* workspace(cudaStream_t stream) {
-    auto& memory = workspaces_[stream];
-    if (!memory) memory = c10::cuda::CUDACachingAllocator::get()->allocate(kMatmulWorkspaceBytes);
-    return memory.get();
-  }
+  // Held for a launch alone: the allocator gives it to whoever comes next on the stream, which runs after.
+  static c10::DataPtr workspace() { return c10::cuda::CUDACachingAllocator::get()->allocate(kMatmulWorkspaceBytes); }
 
   Chosen choose(const Product& a, const Key& key, cudaStream_t stream) {
     Chosen chosen{.plan = MatmulPlan(handle_, a)};
@@ -121,7 +117,7 @@ class Matmuls {
       chosen.possible = true;
     }
     if (chosen.possible && worth_a_search(key, stream) &&
-        find_fastest({handle_, workspace(stream), stream}, chosen.plan, a, chosen.algorithm)) {
+        find_fastest({handle_, workspace().get(), stream}, chosen.plan, a, chosen.algorithm)) {
       MatmulCache::Choice choice;
       std::copy(std::begin(chosen.algorithm.data), std::end(chosen.algorithm.data), choice.begin());
       cache_.remember(key.text(), choice);
@@ -145,7 +141,6 @@ class Matmuls {
   MatmulCache cache_;
   std::map<Key, Chosen> chosen_;
   std::map<Key, int> searches_;
-  std::map<cudaStream_t, c10::DataPtr> workspaces_;
 };
 
 Matmuls& matmuls_of(int device) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kProposals = 32;
 constexpr int kFinalists = 6;
-constexpr int kTrialRounds = 2, kFinalTurns = 4, kFinalRounds = 3;
+constexpr int kFinalTurns = 4;
 
 bool same(const Algorithm& a, const Algorithm& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
@@ -89,13 +89,15 @@ struct Timed {
 Timed best_of(Trial& trial, const std::vector<Algorithm>& candidates) {
   const auto faster = [](const Timed& x, const Timed& y) { return x.milliseconds < y.milliseconds; };
   std::vector<Timed> timed;
-  trial.time(candidates.front(), kTrialRounds);  // the chip at speed, its caches as they will be
-  for (const Algorithm& candidate : candidates) timed.push_back({trial.time(candidate, kTrialRounds), candidate});
+  const float first = trial.time(candidates.front(), 2);  // the chip at speed, its caches as they will be
+  // Short products are repeated until what is measured is long beside an event.
+  const auto rounds = [&](float milliseconds) { return std::isfinite(first) ? std::clamp(int(milliseconds / first), 2, 20) : 2; };
+  for (const Algorithm& candidate : candidates) timed.push_back({trial.time(candidate, rounds(0.1f)), candidate});
   std::stable_sort(timed.begin(), timed.end(), faster);
   timed.resize(std::min<std::size_t>(timed.size(), kFinalists));
-  for (Timed& finalist : timed) finalist.milliseconds *= 0;
+  for (Timed& finalist : timed) finalist.milliseconds = 0;
   for (int turn = 0; turn < kFinalTurns; ++turn)
-    for (Timed& finalist : timed) finalist.milliseconds += trial.time(finalist.algorithm, kFinalRounds);
+    for (Timed& finalist : timed) finalist.milliseconds += trial.time(finalist.algorithm, rounds(0.3f));
   return *std::min_element(timed.begin(), timed.end(), faster);
 }
 

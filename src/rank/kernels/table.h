@@ -27,7 +27,7 @@ struct RmsNormApply {
   Type type;
 };
 
-// dx = (accumulate ? dx : 0) + gradient through the norm; dweight += its gradient, summed in f32, where it is not null.
+// dx = (accumulate ? dx : 0) + gradient through the norm (dx may be dout where it does not accumulate); dweight += its gradient, summed in f32, where it is not null.
 struct RmsNormBackward {
   const void *dout, *x, *weight;
   const float* rstd;
@@ -83,7 +83,7 @@ struct SwigluForward {
   Type type;
 };
 
-// dgate_up may be gate_up itself; out (may be null) receives silu(gate) * up again, the same bits as forward's.
+// dgate_up may be gate_up itself; out (may be null, or dout itself) receives silu(gate) * up again, the same bits as forward's.
 struct SwigluBackward {
   const void *gate_up, *dout;
   void *dgate_up, *out;

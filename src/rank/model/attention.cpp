@@ -16,6 +16,9 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 
+#include "rank/model/head_rows.h"
+#include "rank/model/ragged.h"
+
 namespace lockstep::model {
 
 namespace {
@@ -35,27 +38,20 @@ HeadViews ungrouped(const HeadViews& heads) {
   return {heads.q, repeated(heads.k, groups), repeated(heads.v, groups)};
 }
 
-// [batch, heads, time, head_dim] -> [rows, heads, head_dim], and back; views where memory allows.
-at::Tensor as_rows(const at::Tensor& heads) {
-  return heads.transpose(1, 2).reshape({heads.size(0) * heads.size(2), heads.size(1), heads.size(3)});
-}
-at::Tensor as_batch(const at::Tensor& rows, std::int64_t batch) {
-  return rows.view({batch, rows.size(0) / batch, rows.size(1), rows.size(2)}).transpose(1, 2);
-}
 at::Tensor one_record(const at::Tensor& rows, std::int64_t begin, std::int64_t end) {
   return rows.narrow(0, begin, end - begin).transpose(0, 1).unsqueeze(0);  // [1, heads, time, head_dim]
 }
 constexpr std::int64_t kCausalFromTopLeft = 1;  // what the efficient operator calls it
 
-// cuDNN's operator takes no record boundaries through ATen; flash does.
-AttentionKind packed_kind(const at::Tensor& q) {
-  const AttentionKind kind = attention_kind(q);
-  return kind == AttentionKind::cudnn ? AttentionKind::flash : kind;
+AttentionKind packed_kind(const HeadViews& heads, const Segments& segments) {
+  const AttentionKind kind = attention_kind(heads.q);
+  return kind == AttentionKind::cudnn && !has_ragged_attention(heads, segments) ? AttentionKind::flash : kind;
 }
 
 // Records one after another in the rows: each sees itself alone.
 void packed_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved) {
-  saved.kind = packed_kind(heads.q);
+  saved.kind = packed_kind(heads, segments);
+  if (saved.kind == AttentionKind::cudnn) return ragged_forward(heads, segments, saved);
   const auto batch = heads.q.size(0);
   if (saved.kind == AttentionKind::flash) {
     const auto made = at::_flash_attention_forward(as_rows(heads.q), as_rows(heads.k), as_rows(heads.v), segments.on_device,
@@ -85,8 +81,8 @@ void packed_forward(const HeadViews& heads, const Segments& segments, AttentionS
 }
 
 HeadGradients packed_backward(const at::Tensor& dout, const HeadViews& heads, const Segments& segments, const AttentionSaved& saved) {
+  if (saved.kind == AttentionKind::cudnn) return ragged_backward(dout, heads, segments, saved);
   const auto batch = heads.q.size(0);
-  HeadGradients g;
   if (saved.kind == AttentionKind::flash) {
     const auto [dq, dk, dv] = at::_flash_attention_backward(
         as_rows(dout), as_rows(heads.q), as_rows(heads.k), as_rows(heads.v), as_rows(saved.out), saved.log_sum, segments.on_device,

@@ -22,6 +22,12 @@ struct Segments {
   std::vector<std::int64_t> starts;  // [records + 1], the last is the number of rows
   at::Tensor on_device;              // the same as i32, on the device
   std::int64_t longest = 0;
+  // What cuDNN wants to know of them, put together by the first block that asks.
+  struct Ragged {
+    at::Tensor places;
+    std::vector<std::int64_t> row_sizes;
+  };
+  mutable Ragged ragged = {};
   bool empty() const { return starts.empty(); }
 };
 

@@ -6,9 +6,10 @@
 namespace lockstep::model {
 
 struct Block::Places {
-  BlockActivations& cheap;    // norms and SwiGLU
+  BlockActivations& cheap;    // SwiGLU and rotated heads
   BlockActivations& matmuls;  // what matmuls and attention made
   BlockActivations& input;    // the block's input and the row scales
+  at::Tensor &norm1, &norm2;  // the same one where they are not kept
 };
 
 namespace {
@@ -36,8 +37,9 @@ Block::Block(const Dims& dims, Unit& unit, Unit* adapters, const config::LoraCon
 
 Block::Places Block::places(BlockActivations* saved, BlockScratch& scratch) const {
   auto& shared = scratch.activations;
-  if (saved == nullptr) return {shared, shared, shared};
-  return {keep_ == Keep::all ? *saved : shared, keep_ == Keep::input ? shared : *saved, *saved};
+  if (saved == nullptr) return {shared, shared, shared, scratch.norm, scratch.norm};
+  if (keep_ == Keep::all) return {*saved, *saved, *saved, saved->norm1, saved->norm2};
+  return {shared, keep_ == Keep::input ? shared : *saved, *saved, scratch.norm, scratch.norm};
 }
 
 kernels::HeadLayout Block::head_layout(const BlockContext& context) const {
@@ -72,7 +74,7 @@ ResidualStream Block::decode(const ResidualStream& stream, const BlockContext& c
 // mixed -> the stream behind the block.
 ResidualStream Block::finish(const BlockContext& context, const Places& at) const {
   expand(context, at);
-  auto& delta = context.scratch->delta;
+  auto& delta = context.scratch->hidden;
   down_.forward(delta, at.cheap.swiglu, at.input.low[3], context.dropout, context.scratch->projection);
   return {at.matmuls.middle, delta};
 }
@@ -86,9 +88,9 @@ void Block::start(const ResidualStream& stream, const Places& at) const {
   } else {
     x = stream.residual;
   }
-  fit(at.cheap.norm1, {rows, dims_.hidden}, options);
+  fit(at.norm1, {rows, dims_.hidden}, options);
   fit(at.input.rstd1, {rows}, options.dtype(at::kFloat));
-  kernels::rms_norm_forward(stream.residual, stream.delta, unit_.weight(BlockLeaves::input_norm), dims_.norm_eps, x, at.cheap.norm1,
+  kernels::rms_norm_forward(stream.residual, stream.delta, unit_.weight(BlockLeaves::input_norm), dims_.norm_eps, x, at.norm1,
                             at.input.rstd1);
 }
 
@@ -97,7 +99,7 @@ HeadViews Block::project(const BlockContext& context, const Places& at) const {
   auto& m = at.matmuls;
   const auto& options = at.input.x.options();
   fit(m.qkv, {at.input.x.size(0), dims_.qkv_width()}, options);
-  qkv_.forward(m.qkv, at.cheap.norm1, m.low[0], context.dropout, context.scratch->projection);
+  qkv_.forward(m.qkv, at.norm1, m.low[0], context.dropout, context.scratch->projection);
   rotate(context, at);
   return head_views(dims_.qk_norm ? at.cheap.qk : m.qkv, m.qkv, dims_, context.time);
 }
@@ -120,14 +122,14 @@ void Block::expand(const BlockContext& context, const Places& at) const {
   auto& c = at.cheap;
   const auto& x = at.input.x;
   const auto rows = x.size(0);
-  const auto& delta = fit(context.scratch->delta, {rows, dims_.hidden}, x.options());
+  const auto& delta = fit(context.scratch->hidden, {rows, dims_.hidden}, x.options());
   out_.forward(delta, m.mixed, m.low[1], context.dropout, context.scratch->projection);
   fit(m.middle, {rows, dims_.hidden}, x.options());
-  fit(c.norm2, {rows, dims_.hidden}, x.options());
+  fit(at.norm2, {rows, dims_.hidden}, x.options());
   fit(m.rstd2, {rows}, x.options().dtype(at::kFloat));
-  kernels::rms_norm_forward(x, delta, unit_.weight(BlockLeaves::post_norm), dims_.norm_eps, m.middle, c.norm2, m.rstd2);
+  kernels::rms_norm_forward(x, delta, unit_.weight(BlockLeaves::post_norm), dims_.norm_eps, m.middle, at.norm2, m.rstd2);
   fit(m.gate_up, {rows, 2 * dims_.intermediate}, x.options());
-  gate_up_.forward(m.gate_up, c.norm2, m.low[2], context.dropout, context.scratch->projection);
+  gate_up_.forward(m.gate_up, at.norm2, m.low[2], context.dropout, context.scratch->projection);
   fit(c.swiglu, {rows, dims_.intermediate}, x.options());
   kernels::swiglu_forward(m.gate_up, c.swiglu);
 }
@@ -135,7 +137,7 @@ void Block::expand(const BlockContext& context, const Places& at) const {
 void Block::backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved, bool further) const {
   const auto at = places(&saved, *context.scratch);
   if (keep_ == Keep::input) {  // forward again, up to the last matmul, which no gradient needs
-    kernels::rms_norm_apply(saved.x, unit_.weight(BlockLeaves::input_norm), saved.rstd1, at.cheap.norm1);
+    kernels::rms_norm_apply(saved.x, unit_.weight(BlockLeaves::input_norm), saved.rstd1, at.norm1);
     attend(context, at);
     expand(context, at);
   }
@@ -157,13 +159,12 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
   auto& m = at.matmuls;
   auto& c = at.cheap;
   const auto rows = dstream.size(0);
-  // gate_up turns into its own gradient. SwiGLU's output is made again along the way where it was not kept; where it is there, its
-  // gradient takes its place once no one needs it.
+  // gate_up turns into its own gradient. SwiGLU's output and its gradient take turns in one place: the output is made again from the
+  // gradient's pass where it was not kept, and gives way once no one needs it where it was.
   down_.begin_backward(dstream, scratch.projection);
   if (keep_ == Keep::matmuls) {
-    const auto& dswiglu = fit(scratch.dswiglu, {rows, dims_.intermediate}, dstream.options());
-    down_.backward_input(dswiglu, dstream, context.dropout, scratch.projection);
-    kernels::swiglu_backward(m.gate_up, dswiglu, m.gate_up, c.swiglu);
+    down_.backward_input(c.swiglu, dstream, context.dropout, scratch.projection);
+    kernels::swiglu_backward(m.gate_up, c.swiglu, m.gate_up, c.swiglu);
     down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
   } else {
     down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
@@ -171,11 +172,11 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
     kernels::swiglu_backward(m.gate_up, c.swiglu, m.gate_up, {});
   }
 
-  if (keep_ == Keep::matmuls) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, c.norm2);
-  const auto& dnorm = fit(scratch.dhidden, {rows, dims_.hidden}, dstream.options());
+  if (keep_ == Keep::matmuls) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, at.norm2);
+  const auto& dnorm = fit(scratch.hidden, {rows, dims_.hidden}, dstream.options());
   gate_up_.begin_backward(m.gate_up, scratch.projection);
   gate_up_.backward_input(dnorm, m.gate_up, context.dropout, scratch.projection);
-  gate_up_.backward_weight(m.gate_up, c.norm2, m.low[2], context.dropout, scratch.projection);
+  gate_up_.backward_weight(m.gate_up, at.norm2, m.low[2], context.dropout, scratch.projection);
   kernels::rms_norm_backward(dnorm, m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, dstream, kernels::Into::add,
                              unit_.gradient(BlockLeaves::post_norm));
   unit_.gradient_ready(BlockLeaves::post_norm);
@@ -190,10 +191,9 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
   out_.backward_input(dmixed, dstream, context.dropout, scratch.projection);
   out_.backward_weight(dstream, m.mixed, m.low[1], context.dropout, scratch.projection);
 
-  if (keep_ == Keep::matmuls) {
-    kernels::rms_norm_apply(at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, c.norm1);
-    if (dims_.qk_norm) rotate(context, at);
-  }
+  if (keep_ != Keep::all)
+    kernels::rms_norm_apply(at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, at.norm1);
+  if (keep_ == Keep::matmuls && dims_.qk_norm) rotate(context, at);
   const auto heads = head_views(dims_.qk_norm ? c.qk : m.qkv, m.qkv, dims_, context.time);
   const auto gradients = attention_backward(dmixed, heads, context.segments, m.attention);
   kernels::rope_backward(gradients.dq, gradients.dk, gradients.dv, dqkv, head_layout(context), context.rotary, head_norms(), m.qkv);
@@ -201,12 +201,12 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
     unit_.gradient_ready(leaves_.q_norm);
     unit_.gradient_ready(leaves_.k_norm);
   }
-  const auto& dnorm = scratch.dhidden;
+  const auto& dnorm = scratch.hidden;
   qkv_.begin_backward(dqkv, scratch.projection);
   if (!further && !unit_.trainable())  // nothing below is trained: adapters alone need their part
-    return qkv_.backward_weight(dqkv, c.norm1, m.low[0], context.dropout, scratch.projection);
+    return qkv_.backward_weight(dqkv, at.norm1, m.low[0], context.dropout, scratch.projection);
   qkv_.backward_input(dnorm, dqkv, context.dropout, scratch.projection);
-  qkv_.backward_weight(dqkv, c.norm1, m.low[0], context.dropout, scratch.projection);
+  qkv_.backward_weight(dqkv, at.norm1, m.low[0], context.dropout, scratch.projection);
   kernels::rms_norm_backward(dnorm, at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, dstream, kernels::Into::add,
                              unit_.gradient(BlockLeaves::input_norm));
   unit_.gradient_ready(BlockLeaves::input_norm);

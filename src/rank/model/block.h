@@ -36,11 +36,10 @@ struct BlockActivations {
 
 // Buffers that blocks share, because one at a time needs them.
 struct BlockScratch {
-  BlockActivations activations;  // those that a policy does not keep
-  at::Tensor delta;              // [rows, hidden]
-  at::Tensor dhidden;            // [rows, hidden] gradient at a norm's output
+  BlockActivations activations;  // those that a policy does not keep, but for the norms
+  at::Tensor norm;               // [rows, hidden] a norm's output, of one at a time
+  at::Tensor hidden;             // [rows, hidden] forward: what a branch adds to the stream; backward: the gradient at a norm's output
   at::Tensor dmixed, dqkv;       // [rows, q_width], [rows, qkv_width]; only where gate_up leaves no room for them
-  at::Tensor dswiglu;            // [rows, intermediate]
   ProjectionScratch projection;
 };
 

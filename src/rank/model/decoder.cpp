@@ -38,14 +38,16 @@ struct Decoder::Parts {
   std::int64_t window;
   Unit& embedding;
   std::vector<Block> blocks;
-  Head head;
+  BlockScratch scratch;       // of training and evaluation in turn: buffers are made anew where their shapes differ
+  BlockScratch text_scratch;  // of decode(), whose shapes always differ
+  Head head, text_head;       // training and evaluation; logits() and decode()
   std::vector<BlockActivations> saved;
   std::vector<std::pair<std::string, std::string>> range_names;  // "block 3 forward", "block 3 backward"
-  BlockScratch scratch;  // of training and evaluation in turn: buffers are made anew where their shapes differ
   at::Tensor embedded;   // [rows, hidden]
   at::Tensor dstream;    // [rows, hidden]
   const at::Tensor frequencies;
-  kernels::RotaryTable rotary;  // grows with the longest sequence seen: a model's own limit may be far beyond
+  // Grows with the longest sequence seen: a model's own limit may be far beyond. Shorter ones stay, because a recorded step reads them.
+  std::vector<kernels::RotaryTable> rotary;
   std::function<void()> on_backward;
   std::optional<Offload> offload;
   std::vector<std::size_t> offloaded;  // blocks whose inputs wait in host memory, in order
@@ -56,7 +58,8 @@ struct Decoder::Parts {
         window(config.sliding_window),
         embedding(trained_or(adapters.front(), *units.front())),
         head(dims, *units.back(), adapters.back() ? adapters.back() : (dims.tied ? units.front() : nullptr),
-             dims.tied && !adapters.back() && !adapters.front()),
+             dims.tied && !adapters.back() && !adapters.front(), scratch),
+        text_head(head, text_scratch),
         saved(dims.layers),
         frequencies(inverse_frequencies(dims.head_dim, dims.rope_theta, config.rope_scaling)) {
     for (std::int64_t i = 0; i < dims.layers; ++i) {
@@ -66,11 +69,11 @@ struct Decoder::Parts {
   }
 
   const kernels::RotaryTable& rotary_for(std::int64_t time) {
-    if (!rotary.cosine.defined() || rotary.cosine.size(0) < time) {
+    if (rotary.empty() || rotary.back().cosine.size(0) < time) {
       const auto length = std::max(time, std::min<std::int64_t>(2 * time, dims.max_time));
-      rotary = kernels::rotary_table(length, frequencies, embedding.weights().device());
+      rotary.push_back(kernels::rotary_table(length, frequencies, embedding.weights().device()));
     }
-    return rotary;
+    return rotary.back();
   }
 
   BlockContext context(const Input& input) {
@@ -150,10 +153,11 @@ void Decoder::release_buffers() {
   auto& p = *parts_;
   for (BlockActivations& saved : p.saved) saved = {};
   const bool fp8 = p.scratch.projection.fp8.has_value();
-  p.scratch = {};
+  p.scratch = p.text_scratch = {};
   if (fp8) use_fp8();
   p.embedded = p.dstream = at::Tensor();
   p.head.release_buffers();
+  p.text_head.release_buffers();
 }
 
 void Decoder::use_fp8() {
@@ -216,7 +220,7 @@ Score Decoder::score(const Input& input) {
 
 at::Tensor Decoder::logits(const at::Tensor& tokens) {
   const c10::NoGradGuard no_graph;
-  return parts_->head.logits(parts_->evaluate({.tokens = tokens, .targets = {}}))
+  return parts_->text_head.logits(parts_->evaluate({.tokens = tokens, .targets = {}}))
       .view({tokens.size(0), tokens.size(1), parts_->dims.vocab});
 }
 
@@ -228,12 +232,12 @@ at::Tensor Decoder::decode(const at::Tensor& tokens, KvCache& cache, std::span<c
   const c10::NoGradGuard no_graph;
   auto& p = *parts_;
   const KvCache::Step step = cache.begin(tokens.size(1));
-  const BlockContext context{.time = step.time, .positions = step.positions, .rotary = p.rotary_for(step.span), .scratch = &p.scratch};
+  const BlockContext context{.time = step.time, .positions = step.positions, .rotary = p.rotary_for(step.span), .scratch = &p.text_scratch};
   at::Tensor own;
   ResidualStream stream{p.embed(tokens, own), {}};
   for (std::size_t i = 0; i < p.blocks.size(); ++i) stream = p.blocks[i].decode(stream, context, i, cache, step);
   cache.finish(step, counts);
-  return p.head.logits(step.time == 1 ? stream : last_rows(stream, step.time, counts));
+  return p.text_head.logits(step.time == 1 ? stream : last_rows(stream, step.time, counts));
 }
 
 void Decoder::reset_magnitudes() {

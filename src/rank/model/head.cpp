@@ -23,8 +23,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 // A frozen matrix has no gradient, so there a chunk need only be large enough to keep the device busy.
 std::int64_t affordable_chunk(const at::Device& device, bool trained, bool lean) {
   if (!device.is_cuda()) return kMiB;
-  if (!trained) return (lean ? 64 : 256) * kMiB;
-  if (lean) return 512 * kMiB;
+  if (!trained || lean) return 256 * kMiB;  // less than attention's backward takes later
   if (at::globalContext().deterministicAlgorithms()) return 512 * kMiB;  // sums are cut at the same places whatever else holds memory
   std::uint64_t free = 0, total = 0;
   kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
@@ -34,22 +33,19 @@ std::int64_t affordable_chunk(const at::Device& device, bool trained, bool lean)
 
 }  // namespace
 
-Head::Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared)
-    : dims_(dims), leaves_(dims), unit_(unit), owner_(matrix ? *matrix : unit), shared_(shared) {
+Head::Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared, BlockScratch& scratch)
+    : dims_(dims), leaves_(dims), unit_(unit), owner_(matrix ? *matrix : unit), shared_(shared), scratch_(scratch) {
   static_assert(HeadLeaves::weight == kEmbeddingWeight, "an output matrix is the first leaf of its unit");
 }
 
-void Head::normalize(const ResidualStream& stream) {
+at::Tensor Head::normalize(const ResidualStream& stream) {
   const auto& options = stream.residual.options();
   const auto rows = stream.residual.size(0);
-  if (stream.delta.defined()) {
-    fit(x_, {rows, dims_.hidden}, options);
-  } else {
-    x_ = stream.residual;
-  }
-  fit(norm_, {rows, dims_.hidden}, options);
+  fit(scratch_.norm, {rows, dims_.hidden}, options);
   fit(rstd_, {rows}, options.dtype(at::kFloat));
-  kernels::rms_norm_forward(stream.residual, stream.delta, unit_.weight(leaves_.norm), dims_.norm_eps, x_, norm_, rstd_);
+  // The sum takes the place of what was added.
+  kernels::rms_norm_forward(stream.residual, stream.delta, unit_.weight(leaves_.norm), dims_.norm_eps, stream.delta, scratch_.norm, rstd_);
+  return stream.delta.defined() ? stream.delta : stream.residual;
 }
 
 std::int64_t Head::chunk_rows(const at::Tensor& like) {
@@ -67,29 +63,28 @@ Score Head::score(const ResidualStream& stream, const at::Tensor& targets) {
 
 at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale,
                                const at::Tensor& dstream) {
-  normalize(stream);
+  const at::Tensor whole = normalize(stream);
+  const at::Tensor& norm = scratch_.norm;
   const bool train = scale.defined();
-  const auto rows = norm_.size(0), chunk = chunk_rows(norm_);
-  fit(losses_, {rows}, norm_.options().dtype(at::kFloat));
-  fit(logits_, {chunk, dims_.vocab}, norm_.options());
-  // Where the matrix is frozen, rows of the norm are done with when their gradient is written: it takes their place.
-  if (train)
-    dnorm_ = owner_.trainable() ? fit(dnorm_, {rows, dims_.hidden}, norm_.options()) : norm_;
-  else
-    fit(correct_, {rows}, losses_.options());
+  const auto rows = norm.size(0), chunk = chunk_rows(norm);
+  fit(losses_, {rows}, norm.options().dtype(at::kFloat));
+  if (!train) fit(correct_, {rows}, losses_.options());
+  // Not kept from step to step: backward of the blocks takes as much for a while, and the two need not add up.
+  const at::Tensor all_logits = at::empty({chunk, dims_.vocab}, norm.options());
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const auto count = std::min(chunk, rows - first);
-    const auto x = norm_.narrow(0, first, count), logits = logits_.narrow(0, 0, count);
+    const auto x = norm.narrow(0, first, count), logits = all_logits.narrow(0, 0, count);
     linear(logits, x, matrix());
     kernels::cross_entropy(logits, targets.narrow(0, first, count), losses_.narrow(0, first, count), scale,
                            train ? at::Tensor() : correct_.narrow(0, first, count));
     if (!train) continue;
-    linear_backward_input(dnorm_.narrow(0, first, count), logits, matrix());
+    linear_backward_input(dstream.narrow(0, first, count), logits, matrix());
     if (owner_.trainable()) linear_backward_weight(owner_.gradient(HeadLeaves::weight), logits, x);
   }
   if (train) {
     if (owner_.trainable() && !shared_) owner_.gradient_ready(HeadLeaves::weight);
-    kernels::rms_norm_backward(dnorm_, x_, unit_.weight(leaves_.norm), rstd_, dstream, kernels::Into::write, unit_.gradient(leaves_.norm));
+    kernels::rms_norm_backward(dstream, whole, unit_.weight(leaves_.norm), rstd_, dstream, kernels::Into::write,
+                               unit_.gradient(leaves_.norm));
     unit_.gradient_ready(leaves_.norm);
   }
   return losses_.sum();
@@ -97,8 +92,8 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
 
 at::Tensor Head::logits(const ResidualStream& stream) {
   normalize(stream);
-  auto out = at::empty({norm_.size(0), dims_.vocab}, norm_.options());
-  linear(out, norm_, matrix());
+  auto out = at::empty({scratch_.norm.size(0), dims_.vocab}, scratch_.norm.options());
+  linear(out, scratch_.norm, matrix());
   return out;
 }
 

@@ -11,9 +11,12 @@ class Head {
  public:
   // matrix: the unit whose first leaf is the output matrix, where that is not `unit`: a tied embedding, or a copy that is trained whole.
   // shared: it is the embedding's too, whose backward completes its gradient.
-  Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared);
+  // scratch: what blocks share, and the head with them.
+  Head(const Dims& dims, Unit& unit, Unit* matrix, bool shared, BlockScratch& scratch);
+  // The same elsewhere.
+  Head(const Head& other, BlockScratch& scratch) : Head(other.dims_, other.unit_, &other.owner_, other.shared_, scratch) {}
 
-  void release_buffers() { x_ = norm_ = rstd_ = dnorm_ = logits_ = losses_ = correct_ = at::Tensor(); }
+  void release_buffers() { rstd_ = losses_ = correct_ = at::Tensor(); }
   // Memory is scarce: logits of few rows at a time.
   void set_lean(bool lean) {
     lean_ = lean;
@@ -22,12 +25,14 @@ class Head {
   // Without gradients. targets: [rows] i64.
   Score score(const ResidualStream& stream, const at::Tensor& targets);
   // The summed loss, f32 scalar on the device; adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
+  // stream.delta is overwritten, here as in the others.
   at::Tensor loss_backward(const ResidualStream& stream, const at::Tensor& targets, const at::Tensor& scale, const at::Tensor& dstream);
   // [rows, vocab]
   at::Tensor logits(const ResidualStream& stream);
 
  private:
-  void normalize(const ResidualStream& stream);
+  // Returns the whole stream; its norm is in scratch.
+  at::Tensor normalize(const ResidualStream& stream);
   std::int64_t chunk_rows(const at::Tensor& like);
   const at::Tensor& matrix() const { return owner_.weight(HeadLeaves::weight); }
 
@@ -36,9 +41,10 @@ class Head {
   Unit& unit_;
   Unit& owner_;  // of the output matrix
   bool shared_;
+  BlockScratch& scratch_;
   bool lean_ = false;
   std::int64_t chunk_bytes_ = 0;  // of logits; chosen at first use
-  at::Tensor x_, norm_, rstd_, dnorm_, logits_, losses_, correct_;
+  at::Tensor rstd_, losses_, correct_;
 };
 
 }  // namespace lockstep::model

@@ -13,8 +13,10 @@ ActivationBytes activation_bytes(const config::ModelConfig& config, std::int64_t
   bytes.input = element_size * dims.hidden + 4;
   bytes.matmuls = element_size * (dims.qkv_width() + dims.q_width() + dims.hidden + 2 * dims.intermediate) + 4 * dims.heads + 4;
   bytes.cheap = element_size * (2 * dims.hidden + dims.intermediate + (dims.qk_norm ? dims.q_width() + dims.kv_width() : 0));
-  const std::int64_t backward = element_size * (8 * dims.hidden + dims.intermediate + 2 * dims.qkv_width() + 3 * dims.q_width());
-  bytes.working = backward + bytes.cheap;
+  // The embedding's output, a norm, a branch, the stream's gradient and SwiGLU; attention's backward, which keeps dq in f32 and a key and
+  // value gradient for every query head.
+  const std::int64_t attention = 5 * dims.q_width() + 2 * dims.kv_width();
+  bytes.working = element_size * (4 * dims.hidden + dims.intermediate + (dims.qk_norm ? dims.q_width() + dims.kv_width() : 0) + attention);
   return bytes;
 }
 

@@ -7,7 +7,7 @@
 namespace lockstep::parallel {
 
 GradientSync::GradientSync(const at::Tensor& gradients, std::vector<model::Unit*> units, const config::ParallelConfig& options)
-    : units_(std::move(units)), options_(options) {
+    : gradients_(gradients), units_(std::move(units)), options_(options) {
   const auto bytes = static_cast<std::int64_t>(options.bucket_cap_mb * 1024 * 1024);
   // Whole vector registers and cache lines on either side of a cut.
   const std::int64_t elements = std::max<std::int64_t>(bytes / gradients.element_size() / 256 * 256, 256);
@@ -78,6 +78,13 @@ void GradientSync::start_complete_buckets() {
 void GradientSync::start(Bucket& bucket) {
   const at::ScalarType precision = options_.reduce_dtype == config::ReduceDType::f32 ? at::kFloat : bucket.gradients.scalar_type();
   works_.push_back(group_->all_reduce_as(precision, bucket.gradients, comm::Reduce::sum, bucket.what));
+}
+
+void GradientSync::replay(const comm::Group& group, const std::function<void()>& launch) {
+  comm::Work work = group.replay(gradients_, "all gradients, by a recorded backward", launch);
+  arm(group);
+  next_ = buckets_.size();
+  works_.push_back(std::move(work));
 }
 
 std::vector<std::string> GradientSync::missing() const {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ class GradientSync {
 
   // Collective. Before the last micro-step's backward: from now on each complete bucket is reduced at once.
   void arm(const comm::Group& group);
+  // Collective. In place of a backward that announces its gradients: launches a recorded one, which has a finish() in it.
+  void replay(const comm::Group& group, const std::function<void()>& launch);
   // Collective. Starts what is left and waits for all. A parameter without a gradient is an error that names it,
   // unless parallel.find_unused_parameters says that this is meant.
   void finish(const comm::Group& group);
@@ -48,6 +51,7 @@ class GradientSync {
   void start(Bucket& bucket);
   std::vector<std::string> missing() const;
 
+  at::Tensor gradients_;
   std::vector<model::Unit*> units_;
   config::ParallelConfig options_;
   std::vector<Bucket> buckets_;

@@ -34,6 +34,7 @@ class Outline : public data::Corpus {
   std::int64_t samples() const override { return corpus_->samples(); }
   std::int64_t seq_len() const override { return corpus_->seq_len(); }
   std::int64_t length(std::int64_t sample) const override { return corpus_->length(sample); }
+  bool fixed_length() const override { return corpus_->fixed_length(); }
   void read(std::int64_t, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) const override {
     std::fill(tokens.begin(), tokens.end(), 0);
     std::fill(targets.begin(), targets.end(), 0);

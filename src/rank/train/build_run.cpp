@@ -74,10 +74,14 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->replica = make_units(run->config, request.device);
   run->model = make_decoder(run->config, run->replica);
   choose_precision(run->config, *run->model, request.device);
-  run->model->on_backward([raw = run.get()] { raw->enter(record::Phase::backward); });
   run->gradients =
       std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.trained_in_backward_order(), run->config.parallel);
   run->optimizer = optim::make_optimizer(run->config, run->replica.trained_in_backward_order(), run->nominal_tokens());
+  const data::Corpus& corpus = *run->dataset.training;
+  run->micro_steps =
+      std::make_unique<MicroSteps>(*run->model, run->gradients.get(),
+                                   MicroSteps::Options{.recorder = graph_recorder_for(run->config, request.device, corpus.fixed_length()),
+                                                       .on_backward = [raw = run.get()] { raw->enter(record::Phase::backward); }});
 
   choose_recompute(*run);
   const std::string fitted = fit_batch_size(ranks, *run);

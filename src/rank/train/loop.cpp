@@ -105,7 +105,7 @@ class Loop {
         !(due(trainer_.log_interval, outcome.step) || outcome.step == 1 || outcome.step == run_.total_steps || stopping_))
       return;
     record::StepLine line{.step = outcome.step,
-                          .epoch = epoch(),
+                          .epoch = epochs(outcome.position),
                           .loss = loss,
                           .grad_norm = update.gradient_norm,
                           .learning_rate = outcome.learning_rate,
@@ -134,9 +134,9 @@ class Loop {
     run_.tensorboard->add("speed/step_seconds", line.step, line.step_seconds);
   }
 
-  double epoch() const {
-    return static_cast<double>(run_.progress.position.epoch) +
-           static_cast<double>(run_.progress.position.sample) / static_cast<double>(run_.dataset.training->samples());
+  double epochs(const data::Position& position) const {
+    return static_cast<double>(position.epoch) +
+           static_cast<double>(position.sample) / static_cast<double>(run_.dataset.training->samples());
   }
 
   // A loss or gradient that is not finite: all ranks left the weights alone. Too many in a row end the run.

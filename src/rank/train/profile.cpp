@@ -1,10 +1,12 @@
 // Drives LibTorch's profiler (Kineto, with CUPTI on a GPU) and adds its events up by name.
 #include "rank/train/profile.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <map>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 
@@ -71,33 +73,44 @@ std::string table_of(const torch::autograd::profiler::ProfilerResult& result, at
 
 }  // namespace
 
-Profile::Profile(std::int64_t steps, std::filesystem::path folder, int rank, at::Device device)
-    : steps_(steps), folder_(std::move(folder)), rank_(rank), device_(device) {}
-
-Profile::~Profile() {
+Trace::~Trace() {
   if (running_) torch::autograd::profiler::disableProfiler();
 }
 
+void Trace::start() {
+  torch::autograd::profiler::prepareProfiler(profiler_config(), activities(device_));
+  torch::autograd::profiler::enableProfiler(profiler_config(), activities(device_));
+  running_ = true;
+}
+
+std::string Trace::stop(const std::filesystem::path& stem, std::int64_t steps) {
+  base::check(running_, "a trace is stopped once, after it was started");
+  // The host is ahead: what the device has not run yet would be missing. Reductions and offloaded activations have streams of their own.
+  if (!device_.is_cpu()) c10::impl::VirtualGuardImpl(device_.type()).synchronizeDevice(device_.index());
+  running_ = false;
+  const auto result = torch::autograd::profiler::disableProfiler();
+  std::filesystem::create_directories(stem.parent_path());
+  result->save(stem.string() + ".json");
+  std::string table = table_of(*result, device_, steps);
+  base::write_text_atomically(base::real_files(), stem.string() + ".txt", table);
+  return table;
+}
+
+Profile::Profile(std::int64_t steps, std::filesystem::path folder, int rank, at::Device device)
+    : steps_(steps), folder_(std::move(folder)), rank_(rank), trace_(device) {}
+
 void Profile::before_step(std::int64_t) {
   if (steps_ == 0) return;
-  if (seen_ == warm_up_steps) {
-    torch::autograd::profiler::prepareProfiler(profiler_config(), activities(device_));
-    torch::autograd::profiler::enableProfiler(profiler_config(), activities(device_));
-    running_ = true;
-  }
+  if (seen_ == warm_up_steps) trace_.start();
   if (seen_ == warm_up_steps + steps_) stop();
   ++seen_;
 }
 
 void Profile::stop() {
-  if (!running_) return;
-  running_ = false;
-  const auto result = torch::autograd::profiler::disableProfiler();
-  std::filesystem::create_directories(folder_);
+  if (!trace_.running()) return;
   const auto stem = folder_ / fmt::format("rank-{}", rank_);
-  result->save(stem.string() + ".json");
   const std::int64_t traced = std::min(steps_, seen_ - warm_up_steps);
-  base::write_text_atomically(base::real_files(), stem.string() + ".txt", table_of(*result, device_, std::max<std::int64_t>(traced, 1)));
+  trace_.stop(stem, std::max<std::int64_t>(traced, 1));
   base::log_info("traced {} steps: {}.json (open in ui.perfetto.dev) and {}.txt", traced, stem.string(), stem.string());
 }
 

@@ -5,15 +5,32 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 namespace lockstep::train {
 
+// LibTorch's profiler from start to stop. One at a time in a process; all calls from the thread that runs the steps.
+class Trace {
+ public:
+  explicit Trace(at::Device device) : device_(device) {}
+  ~Trace();
+  Trace(const Trace&) = delete;
+
+  void start();
+  bool running() const { return running_; }
+  // Waits for all streams of the device, writes <stem>.json (for Perfetto) and <stem>.txt, and returns the text: times a step.
+  std::string stop(const std::filesystem::path& stem, std::int64_t steps);
+
+ private:
+  at::Device device_;
+  bool running_ = false;
+};
+
+// What `lockstep train --profile` traces.
 class Profile {
  public:
   // steps 0: does nothing at all.
   Profile(std::int64_t steps, std::filesystem::path folder, int rank, at::Device device);
-  ~Profile();
-  Profile(const Profile&) = delete;
 
   // Starts before the sixth step of this process, stops after `steps` more.
   void before_step(std::int64_t step);
@@ -24,9 +41,8 @@ class Profile {
   std::int64_t steps_;
   std::filesystem::path folder_;
   int rank_;
-  at::Device device_;
+  Trace trace_;
   std::int64_t seen_ = 0;
-  bool running_ = false;
 };
 
 }  // namespace lockstep::train

@@ -18,6 +18,7 @@
 #include "rank/parallel/replicate.h"
 #include "rank/train/batches.h"
 #include "rank/train/faults.h"
+#include "rank/train/micro_steps.h"
 #include "record/metrics.h"
 #include "record/page.h"
 #include "record/run_folder.h"
@@ -49,6 +50,7 @@ struct Run {
   std::unique_ptr<model::Decoder> model;
   std::unique_ptr<parallel::GradientSync> gradients;
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<MicroSteps> micro_steps;
   std::unique_ptr<BatchSource> batches;
   std::unique_ptr<checkpoint::Saver> saver;
   std::unique_ptr<record::MetricsWriter> metrics;          // rank 0 only

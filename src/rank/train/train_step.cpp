@@ -4,7 +4,6 @@
 #include <ATen/ops/isfinite.h>
 
 #include "base/clock.h"
-#include "rank/task/task.h"
 #include "rank/train/device_memory.h"
 #include "rank/train/stop_signal.h"
 
@@ -42,9 +41,10 @@ StepOutcome train_step(Run& run) {
   at::Tensor loss_sum = at::zeros({}, at::TensorOptions().device(ranks.device()).dtype(at::kDouble));
   std::int64_t trained_tokens = 0;
   for (const data::Batch& batch : batches) {
-    if (&batch == &batches.back()) run.gradients->arm(ranks);
     run.enter(record::Phase::forward);
-    loss_sum += task::forward_backward(*run.model, batch, run.optimizer->scale());
+    const bool last = &batch == &batches.back();
+    loss_sum +=
+        last ? run.micro_steps->run_and_reduce(ranks, batch, run.optimizer->scale()) : run.micro_steps->run(batch, run.optimizer->scale());
     trained_tokens += batch.trained_tokens;
     outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
   }
@@ -67,7 +67,7 @@ StepOutcome train_step(Run& run) {
   outcome.control = run.optimizer->control();
 
   run.progress.step += 1;
-  run.progress.position = run.batches->position();
+  run.progress.position = outcome.position = run.batches->position();
   return outcome;
 }
 // [one_step:end]

@@ -26,6 +26,7 @@ struct StepOutcome {
   double data_seconds = 0;
   Moment backward_done, reduced;      // between them: the reduction that backward did not hide
   std::vector<std::int64_t> samples;  // this rank's sample numbers
+  data::Position position;            // of the data behind the step
   at::Tensor totals;                  // as in Totals, summed over ranks
   at::Tensor control;                 // the optimizer's numbers, laid out as kernels::Control
 };

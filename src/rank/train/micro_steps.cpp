@@ -1,0 +1,146 @@
+// When to record, when to replay, and what to do where recording fails.
+#include "rank/train/micro_steps.h"
+
+#include <ATen/ops/full.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/util/Exception.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "rank/task/task.h"
+
+namespace lockstep::train {
+namespace {
+
+std::vector<std::int64_t> shape_of(const data::Batch& batch) {
+  std::vector<std::int64_t> shape = batch.tokens.sizes().vec();
+  shape.push_back(batch.keys.defined() ? 1 : 0);
+  return shape;
+}
+
+at::Tensor room_for(const at::Tensor& tensor) { return tensor.defined() ? at::empty_like(tensor) : at::Tensor(); }
+
+void empty_cache(at::Device device) {
+  if (!device.is_cpu()) at::getDeviceAllocator(device.type())->emptyCache();
+}
+
+// Collective. Whether a recorded collective is launched must be the same on all ranks, so one that has none speaks for all.
+bool everyone_has_it(const comm::Group& ranks, bool has_it) {
+  const at::Tensor all = at::full({1}, has_it ? 1 : 0, at::TensorOptions().dtype(at::kFloat).device(ranks.device()));
+  ranks.all_reduce(all, comm::Reduce::min, "whether a micro-step is recorded").wait();
+  return all.item<float>() > 0;
+}
+
+}  // namespace
+
+std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConfig& config, at::Device device, bool fixed_shapes) {
+  if (!config.trainer.cuda_graphs || !fixed_shapes) return nullptr;
+  // Activations that come back from the host are awaited across micro-steps; a trace shows blocks by name only kernel by kernel.
+  if (config.trainer.offload_checkpoints || config.monitor.profile_steps > 0) return nullptr;
+  return kernels::make_graph_recorder(device);
+}
+
+MicroSteps::MicroSteps(model::Decoder& model, parallel::GradientSync* gradients, Options options)
+    : model_(model), gradients_(gradients), options_(std::move(options)), wanted_(options_.recorder != nullptr) {
+  if (options_.on_backward)
+    model_.on_backward([this] {
+      if (!graph_in_hand_) options_.on_backward();
+    });
+}
+
+MicroSteps::~MicroSteps() { model_.on_backward(nullptr); }
+
+at::Tensor MicroSteps::run(const data::Batch& batch, const at::Tensor& scale) {
+  if (may_be_recorded(batch) && options_.recorder && !adding_.graph) record(adding_, batch, scale, [] {});
+  replayed_ = adding_.graph && shape_of(batch) == shape_;
+  if (!replayed_) return task::forward_backward(model_, batch, scale);
+  fill_inputs(batch, scale);
+  launch(adding_);
+  return adding_.loss;
+}
+
+at::Tensor MicroSteps::run_and_reduce(const comm::Group& ranks, const data::Batch& batch, const at::Tensor& scale) {
+  if (may_be_recorded(batch) && ranks.recordable() && !reduction_tried_) record_reduction(ranks, batch, scale);
+  gradients_->arm(ranks);
+  replayed_ = reducing_.graph && shape_of(batch) == shape_;
+  if (!replayed_) return task::forward_backward(model_, batch, scale);
+  fill_inputs(batch, scale);
+  gradients_->replay(ranks, [this] { launch(reducing_); });
+  return reducing_.loss;
+}
+
+// Counts; the same on every rank, whatever became of earlier recordings.
+bool MicroSteps::may_be_recorded(const data::Batch& batch) {
+  if (!wanted_ || batch.starts.defined()) return false;
+  if (const auto shape = shape_of(batch); shape != shape_) {
+    if (of_this_shape_ >= options_.warm_up) return false;  // one shape is recorded: another one now and then is not worth its memory
+    shape_ = shape;
+    of_this_shape_ = 0;
+  }
+  if (of_this_shape_ >= options_.warm_up) return true;
+  ++of_this_shape_;
+  return false;
+}
+
+// finish: what the recorded micro-step does at its end.
+void MicroSteps::record(Recording& recording, const data::Batch& batch, const at::Tensor& scale, const std::function<void()>& finish) {
+  if (!inputs_.tokens.defined()) {
+    inputs_ = {.tokens = room_for(batch.tokens), .targets = room_for(batch.targets), .starts = {}, .keys = room_for(batch.keys)};
+    scale_ = scale;
+  }
+  // What was allocated kernel by kernel goes first: memory need not hold both.
+  model_.release_buffers();
+  empty_cache(batch.tokens.device());
+  graph_in_hand_ = true;
+  try {
+    recording.graph = options_.recorder->record([this, &recording, finish] {
+      model_.release_buffers();  // what that makes anew is to belong to the graph as well
+      recording.loss = task::forward_backward(model_, inputs_, scale_);
+      finish();
+    });
+  } catch (const c10::OutOfMemoryError&) {
+    give_up("its memory does not fit beside what is there");
+  } catch (const std::exception& error) {
+    give_up(error.what());
+  }
+  graph_in_hand_ = false;
+}
+
+void MicroSteps::record_reduction(const comm::Group& ranks, const data::Batch& batch, const at::Tensor& scale) {
+  reduction_tried_ = true;
+  if (options_.recorder) {
+    const comm::Group::Recording nothing_runs_yet(ranks);
+    gradients_->arm(ranks);
+    record(reducing_, batch, scale, [this, &ranks] { gradients_->finish(ranks); });
+  }
+  const bool mine = reducing_.graph != nullptr;
+  if (!everyone_has_it(ranks, mine) && mine) give_up("another rank could not record it");
+}
+
+void MicroSteps::fill_inputs(const data::Batch& batch, const at::Tensor& scale) {
+  base::check(scale.is_same(scale_), "the loss's scale stays where it was recorded");
+  inputs_.tokens.copy_(batch.tokens, /*non_blocking=*/true);
+  inputs_.targets.copy_(batch.targets, /*non_blocking=*/true);
+  if (inputs_.keys.defined()) inputs_.keys.copy_(batch.keys, /*non_blocking=*/true);
+}
+
+void MicroSteps::launch(const Recording& recording) {
+  graph_in_hand_ = true;
+  recording.graph->launch();
+  graph_in_hand_ = false;
+  if (options_.on_backward) options_.on_backward();
+}
+
+// Nothing was run and nothing is lost: from here on kernel by kernel.
+void MicroSteps::give_up(const std::string& why) {
+  base::log_info("micro-steps run kernel by kernel, not as a CUDA graph: {}", why.substr(0, why.find('\n')));
+  const at::Device device = inputs_.tokens.device();
+  adding_ = {};
+  reducing_ = {};
+  inputs_ = {};
+  options_.recorder.reset();
+  model_.release_buffers();
+  empty_cache(device);
+}
+
+}  // namespace lockstep::train

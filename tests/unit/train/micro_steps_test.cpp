@@ -1,0 +1,407 @@
+// Recorded micro-steps against those that run kernel by kernel: the same bits, whatever happens to the model in between. On CUDA graphs
+// are real; on a CPU a recording is the function itself, so that there the tests are about when to record and what is copied where.
+#include "rank/train/micro_steps.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <gtest/gtest.h>
+
+#include "config/config.h"
+#include "rank/comm/transport.h"
+#include "rank/kernels/fp8.h"
+#include "rank/model/kv_cache.h"
+#include "rank/optim/optim.h"
+#include "rank/train/make_model.h"
+#include "support/reference/decoder_fixture.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::int64_t batch_size = 4, time_steps = 16, steps = 20, warm_up = 3;
+
+// What happened to a recorder's graphs; outlives them.
+struct Tally {
+  int recorded = 0, launched = 0;
+};
+
+// Counts; on a CPU a graph calls its work again. `spoil` runs at the end of each recording.
+class CountingRecorder final : public kernels::GraphRecorder {
+ public:
+  CountingRecorder(at::Device device, Tally& tally, std::function<void()> spoil = {})
+      : real_(kernels::make_graph_recorder(device)), tally_(tally), spoil_(std::move(spoil)) {}
+
+  std::unique_ptr<kernels::Graph> record(const std::function<void()>& work) override {
+    ++tally_.recorded;
+    if (!real_ && spoil_) spoil_();
+    auto graph = real_ ? real_->record([&] {
+      work();
+      if (spoil_) spoil_();
+    })
+                       : nullptr;
+    return std::make_unique<Counted>(std::move(graph), work, tally_);
+  }
+
+ private:
+  class Counted final : public kernels::Graph {
+   public:
+    Counted(std::unique_ptr<kernels::Graph> graph, std::function<void()> work, Tally& tally)
+        : graph_(std::move(graph)), work_(std::move(work)), tally_(tally) {}
+    void launch() override {
+      ++tally_.launched;
+      graph_ ? graph_->launch() : work_();
+    }
+
+   private:
+    std::unique_ptr<kernels::Graph> graph_;
+    std::function<void()> work_;
+    Tally& tally_;
+  };
+  std::unique_ptr<kernels::GraphRecorder> real_;
+  Tally& tally_;
+  std::function<void()> spoil_;
+};
+
+config::RunConfig tiny() {
+  config::RunConfig c;
+  c.model = config::with_defaults({.hidden_size = 64,
+                                   .num_layers = 3,
+                                   .num_heads = 4,
+                                   .kv_heads = 2,
+                                   .intermediate_size = 96,
+                                   .vocab_size = 96,
+                                   .max_seq_len = 128,
+                                   .initializer_range = 0.08});
+  return c;
+}
+
+// A model with everything that trains it.
+struct Training {
+  explicit Training(const config::RunConfig& run, std::shared_ptr<comm::Transport> transport = comm::make_single_transport())
+      : config(run),
+        ranks("world", device, std::move(transport), std::make_shared<record::PageWriter>("", 0)),
+        replica(make_units(config, device)),
+        model(make_decoder(config, replica)),
+        sync(replica.gradients, replica.trained_in_backward_order(), config.parallel),
+        optimizer(optim::make_optimizer(config, replica.trained_in_backward_order(), double(batch_size * time_steps))) {
+    choose_precision(config, *model, device);
+    initialize_weights(config, replica);
+    initialize_adapters(config, replica, *model);
+  }
+
+  void use(std::unique_ptr<kernels::GraphRecorder> recorder) {
+    micro_steps = std::make_unique<MicroSteps>(
+        *model, &sync, MicroSteps::Options{.recorder = std::move(recorder), .warm_up = warm_up, .on_backward = [this] { ++backwards; }});
+  }
+
+  data::Batch batch(int seed, std::int64_t rows = batch_size, std::int64_t time = time_steps) const {
+    const auto made = test::random_batch({.vocab = config.model.vocab_size, .batch = rows, .time = time, .ignored = 5}, seed, device);
+    data::Batch batch{.tokens = made.tokens, .targets = made.targets};
+    if (config.lora.dropout > 0) batch.keys = at::full({rows}, 17 + seed, made.tokens.options());
+    return batch;
+  }
+
+  // One step: micro-batches, reduction, update. Losses are kept.
+  void step(const std::vector<data::Batch>& batches) {
+    at::Tensor sum = at::zeros({}, at::TensorOptions().device(device).dtype(at::kDouble));
+    for (const data::Batch& batch : batches) {
+      const bool last = &batch == &batches.back();
+      const at::Tensor loss =
+          last ? micro_steps->run_and_reduce(ranks, batch, optimizer->scale()) : micro_steps->run(batch, optimizer->scale());
+      sum += loss;
+      losses.push_back(loss.item<double>());
+    }
+    sync.finish(ranks);
+    optimizer->finish_gradients(optimizer->sum_of_squares(), at::full({}, double(batch_size * time_steps), sum.options()), sum);
+    optimizer->step(1e-2);
+  }
+
+  at::Device device = test::device();
+  config::RunConfig config;
+  comm::Group ranks;
+  parallel::Replica replica;
+  std::unique_ptr<model::Decoder> model;
+  parallel::GradientSync sync;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<MicroSteps> micro_steps;
+  std::vector<double> losses;
+  int backwards = 0;
+};
+
+void expect_same_bits(const Training& a, const Training& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.backwards, b.backwards);
+  const auto first = a.replica.trained_in_forward_order(), second = b.replica.trained_in_forward_order();
+  for (std::size_t i = 0; i < first.size(); ++i)
+    EXPECT_TRUE(at::equal(first[i]->exact(), second[i]->exact())) << "weights of " << first[i]->name();
+}
+
+// Memory that was given back is written over, so that whoever still reads it gets what is no number.
+void poison_free_memory(at::Device device) {
+  if (device.is_cpu()) return;
+  std::vector<at::Tensor> all;
+  for (int i = 0; i < 64; ++i)
+    for (const std::int64_t numbers : {64, 1024, 16 * 1024, 256 * 1024})
+      all.push_back(at::full({numbers}, NAN, at::TensorOptions().device(device)));
+}
+
+struct Case {
+  std::string name;
+  std::function<void(config::RunConfig&)> change = [](config::RunConfig&) {};
+  std::vector<model::Keep> keep = {};
+  int accumulation = 1;
+  std::function<void(Training&, int step)> between = [](Training&, int) {};
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+void evaluate_other_shapes(Training& t, int step) {
+  const data::Batch batch = t.batch(500 + step, 2, 24 + 8 * (step % 10));  // longer ones make the rotary table grow
+  t.model->score({.tokens = batch.tokens, .targets = batch.targets});
+  if (!t.device.is_cpu() && step % 4 == 0) at::getDeviceAllocator(t.device.type())->emptyCache();
+  poison_free_memory(t.device);
+}
+
+void write_texts(Training& t, int step) {
+  model::KvCache cache = t.model->make_cache(3);
+  at::Tensor next = t.model->decode(t.batch(step, 3, 20 + step).tokens, cache).argmax(-1);
+  for (int i = 0; i < 3; ++i) next = t.model->decode(next.unsqueeze(1), cache).argmax(-1);
+  poison_free_memory(t.device);
+}
+
+void with_lora(config::RunConfig& c) {
+  c.lora.enabled = true;
+  c.lora.rank = 4;
+  c.lora.target_modules = {"all-linear"};
+}
+
+std::vector<Case> cases() {
+  using model::Keep;
+  const auto bf16 = [](config::RunConfig& c) { c.model.dtype = config::DType::bf16; };
+  return {
+      {.name = "f32"},
+      {.name = "bf16", .change = bf16},
+      {.name = "accumulation", .change = bf16, .accumulation = 3},
+      {.name = "norms_again", .change = bf16, .keep = {Keep::matmuls, Keep::matmuls, Keep::matmuls}, .accumulation = 2},
+      {.name = "blocks_again", .change = bf16, .keep = {Keep::input, Keep::input, Keep::input}},
+      {.name = "policies_mixed", .keep = {Keep::input, Keep::all, Keep::matmuls}, .accumulation = 2, .between = evaluate_other_shapes},
+      {.name = "evaluation", .change = bf16, .between = evaluate_other_shapes},
+      {.name = "evaluation_and_accumulation", .change = bf16, .accumulation = 2, .between = evaluate_other_shapes},
+      {.name = "texts", .change = bf16, .accumulation = 2, .between = write_texts},
+      {.name = "everything_normed",
+       .change =
+           [](config::RunConfig& c) {
+             c.model.dtype = config::DType::bf16;
+             c.model.qkv_bias = c.model.qk_norm = true;
+           },
+       .between = evaluate_other_shapes},
+      {.name = "f16",
+       .change =
+           [](config::RunConfig& c) {
+             c.model.dtype = config::DType::f16;
+             c.trainer.loss_scale_window = 4;  // the scale moves while graphs run
+           }},
+      {.name = "lora",
+       .change =
+           [](config::RunConfig& c) {
+             c.model.dtype = config::DType::bf16;
+             with_lora(c);
+           },
+       .accumulation = 2,
+       .between = evaluate_other_shapes},
+      {.name = "lora_with_dropout",
+       .change =
+           [](config::RunConfig& c) {
+             with_lora(c);
+             c.lora.dropout = 0.3;
+           },
+       .between = evaluate_other_shapes},
+      {.name = "dora",
+       .change =
+           [](config::RunConfig& c) {
+             with_lora(c);
+             c.lora.dora = true;
+           },
+       .between = evaluate_other_shapes},
+      {.name = "four_bits",
+       .change =
+           [](config::RunConfig& c) {
+             c.model.dtype = config::DType::bf16;
+             with_lora(c);
+             c.model.load_in_4bit = true;
+           },
+       .between = write_texts},
+      {.name = "eight_bit_products",
+       .change =
+           [](config::RunConfig& c) {
+             c.model.dtype = config::DType::bf16;
+             c.trainer.fp8 = true;
+           },
+       .accumulation = 2,
+       .between = evaluate_other_shapes},
+  };
+}
+
+class Recorded : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Recorded, GivesTheSameBits) {
+  const Case& c = GetParam();
+  const test::Deterministic deterministic;
+  config::RunConfig config = tiny();
+  c.change(config);
+  if (config.trainer.fp8 && !kernels::has_fp8(test::device())) GTEST_SKIP() << "no 8-bit products on this device";
+  const auto train = [&](Training& t) {
+    if (!c.keep.empty()) t.model->set_keep(c.keep);
+    int seed = 0;
+    for (int step = 0; step < steps; ++step) {
+      std::vector<data::Batch> batches;
+      for (int i = 0; i < c.accumulation; ++i) batches.push_back(t.batch(seed++));
+      t.step(batches);
+      c.between(t, step);
+    }
+  };
+  Training plain(config), graph(config);
+  plain.use(nullptr);
+  train(plain);
+  Tally tally;
+  graph.use(std::make_unique<CountingRecorder>(graph.device, tally));
+  train(graph);
+  expect_same_bits(plain, graph);
+  EXPECT_EQ(tally.recorded, c.accumulation > 1 ? 2 : 1) << "one that adds up, one that reduces";
+  EXPECT_EQ(tally.launched, steps * c.accumulation - warm_up);
+  EXPECT_NE(plain.losses.front(), plain.losses.back());
+}
+
+INSTANTIATE_TEST_SUITE_P(MicroSteps, Recorded, ::testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+// Attention's fastest backward sums in no fixed order, so here losses are close, not equal.
+TEST(MicroSteps, RecordsTheFastestAttentionToo) {
+  config::RunConfig config = tiny();
+  config.model.dtype = config::DType::bf16;
+  Training plain(config), graph(config);
+  plain.use(nullptr);
+  Tally tally;
+  graph.use(std::make_unique<CountingRecorder>(graph.device, tally));
+  for (int step = 0; step < steps; ++step) {
+    plain.step({plain.batch(step % 4)});
+    graph.step({graph.batch(step % 4)});
+  }
+  EXPECT_EQ(tally.launched, steps - warm_up);
+  for (std::size_t i = 0; i < plain.losses.size(); ++i) EXPECT_NEAR(plain.losses[i], graph.losses[i], 0.02 * plain.losses[i]) << i;
+}
+
+TEST(MicroSteps, BatchesOfAnotherShapeRunKernelByKernel) {
+  const test::Deterministic deterministic;
+  Training plain(tiny()), graph(tiny());
+  plain.use(nullptr);
+  Tally tally;
+  graph.use(std::make_unique<CountingRecorder>(graph.device, tally));
+  int others = 0;
+  for (int step = 0; step < steps; ++step) {
+    const bool other = step % 5 == 4;  // the short end of an epoch, say
+    others += other;
+    for (Training* t : {&plain, &graph}) {
+      t->step({t->batch(step, other ? 3 : batch_size), t->batch(100 + step)});
+      poison_free_memory(t->device);
+    }
+  }
+  expect_same_bits(plain, graph);
+  EXPECT_EQ(tally.recorded, 2);
+  EXPECT_EQ(tally.launched, 2 * steps - warm_up - others);
+}
+
+TEST(MicroSteps, ShapesThatKeepChangingAreNeverRecorded) {
+  Training t(tiny());
+  Tally tally;
+  t.use(std::make_unique<CountingRecorder>(t.device, tally));
+  for (int step = 0; step < steps; ++step) t.step({t.batch(step, batch_size, step % 2 == 0 ? 16 : 24)});
+  EXPECT_EQ(tally.recorded, 0);
+}
+
+TEST(MicroSteps, PackedRecordsAreNeverRecorded) {
+  Training t(tiny());
+  Tally tally;
+  t.use(std::make_unique<CountingRecorder>(t.device, tally));
+  for (int step = 0; step < steps; ++step) {
+    data::Batch batch = t.batch(step);
+    batch.starts = at::tensor({0, 7 + step % 3, 16, 32, 48, 64}, at::kInt);
+    t.step({batch});
+  }
+  EXPECT_EQ(tally.recorded, 0);
+}
+
+// Sums over ranks that need the host, such as those through its memory.
+class ThroughTheHost final : public comm::Transport {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  comm::Work all_reduce(const at::Tensor&, comm::Reduce) override { return {}; }
+  comm::Work broadcast(const at::Tensor&, int) override { return {}; }
+  comm::Work all_gather(const at::Tensor&, const at::Tensor&) override { return {}; }
+  comm::Work reduce_scatter(const at::Tensor&, const at::Tensor&, comm::Reduce) override { return {}; }
+  comm::Work all_to_all(const at::Tensor&, const at::Tensor&) override { return {}; }
+  comm::Work send(const at::Tensor&, int) override { return {}; }
+  comm::Work recv(const at::Tensor&, int) override { return {}; }
+};
+
+TEST(MicroSteps, AReductionThatNeedsTheHostIsNotRecorded) {
+  const test::Deterministic deterministic;
+  Training plain(tiny()), graph(tiny(), std::make_shared<ThroughTheHost>());
+  plain.use(nullptr);
+  Tally tally;
+  graph.use(std::make_unique<CountingRecorder>(graph.device, tally));
+  for (int step = 0; step < steps; ++step)
+    for (Training* t : {&plain, &graph}) t->step({t->batch(2 * step), t->batch(2 * step + 1)});
+  expect_same_bits(plain, graph);
+  EXPECT_EQ(tally.recorded, 1);
+  EXPECT_GT(tally.launched, 0);
+  EXPECT_FALSE(graph.micro_steps->replayed()) << "the last micro-step reduces";
+}
+
+class Spoilt : public ::testing::TestWithParam<int> {};
+
+// Where a recording fails, training goes on kernel by kernel and nothing is lost: not a gradient, not the memory.
+TEST_P(Spoilt, RecordingsAreGivenUp) {
+  const test::Deterministic deterministic;
+  Training plain(tiny()), graph(tiny());
+  plain.use(nullptr);
+  Tally tally;
+  const at::Tensor number = at::ones({}, at::TensorOptions().device(graph.device));
+  const std::vector<std::function<void()>> ways = {
+      [] { throw std::runtime_error("a library says no"); },
+      [] { C10_THROW_ERROR(OutOfMemoryError, "no memory"); },
+      [&] {
+        if (graph.device.is_cpu()) throw std::runtime_error("only a device can refuse to wait");
+        number.item();  // waits for the device, which a recording stream refuses
+      },
+  };
+  graph.use(std::make_unique<CountingRecorder>(graph.device, tally, ways[std::size_t(GetParam())]));
+  for (int step = 0; step < steps; ++step)
+    for (Training* t : {&plain, &graph}) {
+      t->step({t->batch(2 * step), t->batch(2 * step + 1)});
+      poison_free_memory(t->device);
+    }
+  expect_same_bits(plain, graph);
+  EXPECT_EQ(tally.recorded, 1) << "it is not tried again";
+  EXPECT_EQ(tally.launched, 0);
+}
+INSTANTIATE_TEST_SUITE_P(MicroSteps, Spoilt, ::testing::Values(0, 1, 2));
+
+TEST(MicroSteps, AreRecordedWhereThatIsPossible) {
+  const auto recorder = [](const std::function<void(config::RunConfig&)>& change, bool fixed_shapes = true) {
+    config::RunConfig config = tiny();
+    change(config);
+    return graph_recorder_for(config, test::device(), fixed_shapes) != nullptr;
+  };
+  EXPECT_EQ(recorder([](auto&) {}), test::device().is_cuda());
+  EXPECT_FALSE(recorder([](auto&) {}, /*fixed_shapes=*/false));
+  EXPECT_FALSE(recorder([](auto& c) { c.trainer.cuda_graphs = false; }));
+  EXPECT_FALSE(recorder([](auto& c) { c.trainer.offload_checkpoints = true; }));
+  EXPECT_FALSE(recorder([](auto& c) { c.monitor.profile_steps = 3; }));
+}
+
+}  // namespace
+}  // namespace lockstep::train
