@@ -25,9 +25,13 @@ __device__ __forceinline__ void store(float& out, float x) { out = x; }
 __device__ __forceinline__ void store(__nv_bfloat16& out, float x) { out = __float2bfloat16_rn(x); }
 __device__ __forceinline__ void store(__half& out, float x) { out = __float2half_rn(x); }
 
+// Accesses are of 16 bytes at most: where V numbers are more, memory need be no better aligned than that.
+template <typename T, int V>
+inline constexpr int kAlignment = sizeof(T) * V < 16 ? sizeof(T) * V : 16;
+
 // V neighbouring numbers, moved in one access.
 template <typename T, int V>
-struct alignas(sizeof(T) * V) Vector {
+struct alignas(kAlignment<T, V>) Vector {
   T value[V];
 };
 
@@ -37,7 +41,7 @@ inline constexpr int kFullVector = 16 / sizeof(T);
 // V neighbouring numbers of T that wait as they lie in memory, in words of 32 bits: 16-bit numbers of a Vector that waits take a register
 // each.
 template <typename T, int V>
-struct alignas(sizeof(T) * V) Packed {
+struct alignas(kAlignment<T, V>) Packed {
   using Word = std::conditional_t<sizeof(T) * V % 4 == 0, std::uint32_t, T>;
   Word words[sizeof(T) * V / sizeof(Word)];
 };

@@ -23,9 +23,33 @@ __device__ __forceinline__ float* part(const EmbeddingBackward& a, std::int64_t 
   return a.partials + (2 * stretch + (comes_from_before ? 0 : 1)) * a.width;
 }
 
-// Block x is a place in the sorted rows; it works where a token begins there, or goes on over a cut.
+// V neighbours of a gradient, in accesses of at most 16 bytes.
+template <typename G, int V>
+struct Gradient {
+  static constexpr int W = V < kFullVector<G> ? V : kFullVector<G>;
+  Packed<G, W> parts[V / W];
+  __device__ __forceinline__ explicit Gradient(const G* from) {
+#pragma unroll
+    for (int p = 0; p < V / W; ++p) parts[p] = packed<W>(from + p * W);
+  }
+  __device__ __forceinline__ void write_with(const float (&sum)[V], G* to) const {
+#pragma unroll
+    for (int p = 0; p < V / W; ++p) {
+      float numbers[W];
+      unpack(parts[p], numbers);
+#pragma unroll
+      for (int i = 0; i < W; ++i) numbers[i] += sum[p * W + i];
+      write<G, W>(to + p * W, numbers);
+    }
+  }
+};
+
+// Block x is a place in the sorted rows; it works where a token begins there, or goes on over a cut. Most tokens of a batch come once or
+// twice, so what counts is that the token's gradient and its first two rows are asked for together.
+constexpr int kRows = 2;  // in flight
+
 template <typename T, typename G, int V>
-__global__ void backward(EmbeddingBackward a) {
+__global__ void __launch_bounds__(kThreads) backward(EmbeddingBackward a) {
   const std::int64_t first = blockIdx.x;
   const std::int64_t token = a.tokens[first];
   const bool comes_from_before = first > 0 && a.tokens[first - 1] == token;
@@ -33,31 +57,32 @@ __global__ void backward(EmbeddingBackward a) {
   const std::int64_t column = (std::int64_t(blockIdx.y) * kThreads + threadIdx.x) * V;
   if (column >= a.width) return;
   const std::int64_t stretch = first / kEmbeddingStretch, cut = min(a.rows, (stretch + 1) * kEmbeddingStretch);
+  auto* dweight = static_cast<G*>(a.dweight) + token * a.width + column;
+  const Gradient<G, V> before(dweight);
   const auto* dout = static_cast<const T*>(a.dout) + column;
   float sum[V] = {};
-  // Four rows in flight, since each waits for memory.
   bool goes_on = true;
-  for (std::int64_t at = first; goes_on && at < cut; at += 4) {
-    float more[4][V];
-    bool there[4];
+  for (std::int64_t at = first; goes_on && at < cut; at += kRows) {
+    Packed<T, V> more[kRows];
+    bool there[kRows];
 #pragma unroll
-    for (int n = 0; n < 4; ++n) {
+    for (int n = 0; n < kRows; ++n) {
       there[n] = at + n < cut && a.tokens[at + n] == token;
-      if (there[n]) read<T, V>(dout + a.order[at + n] * a.width, more[n]);
+      if (there[n]) more[n] = packed<V>(dout + a.order[at + n] * a.width);
     }
 #pragma unroll
-    for (int n = 0; n < 4; ++n)
+    for (int n = 0; n < kRows; ++n)
       if (there[n]) {
+        float numbers[V];
+        unpack(more[n], numbers);
 #pragma unroll
-        for (int i = 0; i < V; ++i) sum[i] += more[n][i];
+        for (int i = 0; i < V; ++i) sum[i] += numbers[i];
       }
-    goes_on = there[3];
+    goes_on = there[kRows - 1];
   }
   const bool crosses = a.tokens[cut - 1] == token && cut < a.rows && a.tokens[cut] == token;
   if (comes_from_before || crosses) return write<float, V>(part(a, stretch, comes_from_before) + column, sum);
-  auto* dweight = static_cast<G*>(a.dweight) + token * a.width + column;
-#pragma unroll
-  for (int i = 0; i < V; ++i) store(dweight[i], load(dweight[i]) + sum[i]);
+  before.write_with(sum, dweight);
 }
 
 // Block x is a stretch; it works where a token begins in it and crosses its end, and adds up that token's parts in order.
@@ -97,7 +122,7 @@ void embedding_backward(const EmbeddingBackward& a, Stream stream) {
   by_type(a.type, [&]<typename T>(T) {
     by_type(a.gradient_type, [&]<typename G>(G) {
       constexpr int full = kFullVector<T>;
-      const bool can = a.width % full == 0 && aligned16(a.dout);
+      const bool can = a.width % full == 0 && aligned16(a.dout) && aligned16(a.dweight);
       const auto columns = unsigned(ceil_div(ceil_div(a.width, can ? full : 1), kThreads));
       if (can) {
         backward<T, G, full><<<dim3(unsigned(a.rows), columns), kThreads, 0, native(stream)>>>(a);
