@@ -18,7 +18,7 @@ namespace lockstep::kernels::cuda {
 namespace {
 
 constexpr double kSearchSeconds = 4e-6;  // below that, launches are what is measured
-constexpr int kSearchesOfAWeight = 8;     // row counts that never come again (texts written word by word) are not worth a search
+constexpr int kSearchesOfAWeight = 8;    // row counts that never come again (texts written word by word) are not worth a search
 
 // What decides the choice of an algorithm.
 struct Key {

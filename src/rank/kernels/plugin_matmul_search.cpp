@@ -22,7 +22,7 @@ bool same(const Algorithm& a, const Algorithm& b) { return std::memcmp(&a, &b, s
 // The product with one of its sides half or twice as long, and strides that allow for it.
 std::vector<Product> similar(const Product& a) {
   std::vector<Product> products;
-  for (std::int64_t Matmul::* side : {&Matmul::rows, &Matmul::columns, &Matmul::inner}) {
+  for (std::int64_t Matmul::*side : {&Matmul::rows, &Matmul::columns, &Matmul::inner}) {
     for (const auto& [times, over] : {std::pair{1, 2}, std::pair{2, 1}}) {
       Product b = a;
       b.*side = a.*side * times / over;

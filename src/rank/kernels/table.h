@@ -27,7 +27,8 @@ struct RmsNormApply {
   Type type;
 };
 
-// dx = (accumulate ? dx : 0) + gradient through the norm (dx may be dout where it does not accumulate); dweight += its gradient, summed in f32, where it is not null.
+// dx = (accumulate ? dx : 0) + gradient through the norm (dx may be dout where it does not accumulate); dweight += its gradient, summed in
+// f32, where it is not null.
 struct RmsNormBackward {
   const void *dout, *x, *weight;
   const float* rstd;

@@ -49,7 +49,8 @@ struct AdapterScratch {
 };
 
 // The adapter of one stacked matrix: out = scale x A^T B^T for each part, to which the frozen product is added. Thin products are bound
-// by what they read and write; the frozen one is not, so it is the one that adds. DoRA: then each output column is brought to its magnitude.
+// by what they read and write; the frozen one is not, so it is the one that adds. DoRA: then each output column is brought to its
+// magnitude.
 class Adapter {
  public:
   Adapter(Unit& unit, AdaptedMatrix place, const config::LoraConfig& lora, std::uint64_t site);

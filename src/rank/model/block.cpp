@@ -191,8 +191,7 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
   out_.backward_input(dmixed, dstream, context.dropout, scratch.projection);
   out_.backward_weight(dstream, m.mixed, m.low[1], context.dropout, scratch.projection);
 
-  if (keep_ != Keep::all)
-    kernels::rms_norm_apply(at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, at.norm1);
+  if (keep_ != Keep::all) kernels::rms_norm_apply(at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, at.norm1);
   if (keep_ == Keep::matmuls && dims_.qk_norm) rotate(context, at);
   const auto heads = head_views(dims_.qk_norm ? c.qk : m.qkv, m.qkv, dims_, context.time);
   const auto gradients = attention_backward(dmixed, heads, context.segments, m.attention);

@@ -43,8 +43,8 @@ struct Decoder::Parts {
   Head head, text_head;       // training and evaluation; logits() and decode()
   std::vector<BlockActivations> saved;
   std::vector<std::pair<std::string, std::string>> range_names;  // "block 3 forward", "block 3 backward"
-  at::Tensor embedded;   // [rows, hidden]
-  at::Tensor dstream;    // [rows, hidden]
+  at::Tensor embedded;                                           // [rows, hidden]
+  at::Tensor dstream;                                            // [rows, hidden]
   const at::Tensor frequencies;
   // Grows with the longest sequence seen: a model's own limit may be far beyond. Shorter ones stay, because a recorded step reads them.
   std::vector<kernels::RotaryTable> rotary;

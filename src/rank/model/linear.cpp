@@ -4,7 +4,6 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
-
 namespace lockstep::model {
 
 using kernels::Into;

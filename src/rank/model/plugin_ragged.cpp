@@ -1,5 +1,6 @@
 // In the CUDA plug-in: cuDNN's attention over records of different lengths, with plans that are kept.
-// ATen's operator for it (LibTorch 2.11) makes a plan in every call, tens of milliseconds, and takes head_dim for the longest record in backward.
+// ATen's operator for it (LibTorch 2.11) makes a plan in every call, tens of milliseconds, and takes head_dim for the longest record in
+// backward.
 #include <ATen/cudnn/Handle.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -109,8 +110,7 @@ class Plan {
   std::vector<std::int64_t> log_sum_stride() const { return {key_.longest * key_.heads, 1, key_.heads, 1}; }
 
   static Attributes numbers(const std::string& name, std::int64_t count, std::int64_t uid) {
-    return Attributes().set_name(name).set_uid(uid).set_dim({count, 1, 1, 1}).set_stride({1, 1, 1, 1}).set_data_type(
-        fe::DataType_t::INT32);
+    return Attributes().set_name(name).set_uid(uid).set_dim({count, 1, 1, 1}).set_stride({1, 1, 1, 1}).set_data_type(fe::DataType_t::INT32);
   }
   Node offset(RaggedOffset which) {
     Node& node = offsets_[which];
@@ -118,8 +118,8 @@ class Plan {
     return node;
   }
   Node heads(const char* name, Uid uid, std::int64_t heads, std::int64_t row, RaggedOffset where) {
-    return graph_.tensor(Attributes().set_name(name).set_uid(uid).set_dim(dim(heads)).set_stride(stride(row)).set_ragged_offset(
-        offset(where)));
+    return graph_.tensor(
+        Attributes().set_name(name).set_uid(uid).set_dim(dim(heads)).set_stride(stride(row)).set_ragged_offset(offset(where)));
   }
   void as_output(const Node& node, Uid uid, std::int64_t heads, std::int64_t row, RaggedOffset where) {
     node->set_output(true).set_uid(uid).set_dim(dim(heads)).set_stride(stride(row)).set_ragged_offset(offset(where));

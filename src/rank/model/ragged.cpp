@@ -94,7 +94,8 @@ bool has_ragged_attention(const HeadViews& heads, const Segments& segments) {
   std::string why;
   if (functions().plan(call_of(heads, segments), why)) return true;
   refused() = true;
-  base::log_warning("cuDNN has no plan for attention over packed records ({}): flash attention does it from here on, which is slower.", why);
+  base::log_warning("cuDNN has no plan for attention over packed records ({}): flash attention does it from here on, which is slower.",
+                    why);
   return false;
 }
 

@@ -26,6 +26,11 @@ std::int64_t dense_buffer_bytes(const config::ModelConfig& config, std::int64_t 
   return element_size * dims.hidden * std::max({dims.qkv_width(), dims.q_width(), 2 * dims.intermediate});
 }
 
+std::int64_t evaluation_bytes(const config::ModelConfig& config, std::int64_t rows, std::int64_t element_size) {
+  const ActivationBytes bytes = activation_bytes(config, element_size);
+  return activation_reserve_bytes + rows * (bytes.input + bytes.matmuls + bytes.cheap);
+}
+
 std::vector<Keep> choose_keep(const config::ModelConfig& config, std::int64_t rows, std::int64_t element_size,
                               std::int64_t available_bytes) {
   const std::int64_t layers = Dims(config).layers;

@@ -25,6 +25,9 @@ ActivationBytes activation_bytes(const config::ModelConfig& model, std::int64_t 
 // The one buffer in which frozen matrices that are held in few bits become whole, for the time of a product; 0 where none are.
 std::int64_t dense_buffer_bytes(const config::ModelConfig& model, std::int64_t element_size);
 
+// What a forward of `rows` tokens takes for which nothing is kept, beside training's own memory.
+std::int64_t evaluation_bytes(const config::ModelConfig& model, std::int64_t rows, std::int64_t element_size);
+
 // The fastest mix of policies whose activations of `rows` tokens fit into `available_bytes`.
 std::vector<Keep> choose_keep(const config::ModelConfig& model, std::int64_t rows, std::int64_t element_size, std::int64_t available_bytes);
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "rank/model/recompute.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/export.h"
 #include "rank/train/moment.h"
@@ -178,9 +179,17 @@ class Loop {
     return base::join(lines, "; ");
   }
 
+  // Collective: for a forward beside recorded micro-steps.
+  void make_room() {
+    const std::int64_t rows = run_.batch.batch_size * run_.config.data.seq_len;
+    run_.micro_steps->make_room(run_.ranks(),
+                                model::evaluation_bytes(run_.config.model, rows, run_.replica.units.front()->weights().element_size()));
+  }
+
   // True where this is the best model so far, to be kept. The same on every rank.
   bool run_evaluation() {
     if (!run_.dataset.validation) return false;
+    make_room();
     const record::EvalLine line = evaluate(run_);
     summary_.add_evaluation(line);
     if (run_.metrics) run_.metrics->write(line);
@@ -228,6 +237,7 @@ class Loop {
 
   void write_sample() {
     run_.page->set_phase(record::Phase::sampling, run_.progress.step);
+    make_room();
     samples_.write(run_.ranks());
     last_end_ = Moment(run_.world->device());
   }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "rank/task/task.h"
+#include "rank/train/device_memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -24,10 +25,10 @@ void empty_cache(at::Device device) {
   if (!device.is_cpu()) at::getDeviceAllocator(device.type())->emptyCache();
 }
 
-// Collective. Whether a recorded collective is launched must be the same on all ranks, so one that has none speaks for all.
-bool everyone_has_it(const comm::Group& ranks, bool has_it) {
-  const at::Tensor all = at::full({1}, has_it ? 1 : 0, at::TensorOptions().dtype(at::kFloat).device(ranks.device()));
-  ranks.all_reduce(all, comm::Reduce::min, "whether a micro-step is recorded").wait();
+// Collective. Whether a recorded collective is launched must be the same on all ranks, so one that cannot speaks for all.
+bool everyone_can(const comm::Group& ranks, bool can) {
+  const at::Tensor all = at::full({1}, can ? 1 : 0, at::TensorOptions().dtype(at::kFloat).device(ranks.device()));
+  ranks.all_reduce(all, comm::Reduce::min, "whether micro-steps are recorded").wait();
   return all.item<float>() > 0;
 }
 
@@ -114,7 +115,7 @@ void MicroSteps::record_reduction(const comm::Group& ranks, const data::Batch& b
     record(reducing_, batch, scale, [this, &ranks] { gradients_->finish(ranks); });
   }
   const bool mine = reducing_.graph != nullptr;
-  if (!everyone_has_it(ranks, mine) && mine) give_up("another rank could not record it");
+  if (!everyone_can(ranks, mine) && mine) give_up("another rank could not record it");
 }
 
 void MicroSteps::fill_inputs(const data::Batch& batch, const at::Tensor& scale) {
@@ -134,11 +135,21 @@ void MicroSteps::launch(const Recording& recording) {
 // Nothing was run and nothing is lost: from here on kernel by kernel.
 void MicroSteps::give_up(const std::string& why) {
   base::log_info("micro-steps run kernel by kernel, not as a CUDA graph: {}", why.substr(0, why.find('\n')));
+  options_.recorder.reset();
+  drop_recordings();
+}
+
+void MicroSteps::make_room(const comm::Group& ranks, std::int64_t bytes) {
+  if (!wanted_ || everyone_can(ranks, free_memory_bytes(ranks.device()) >= bytes)) return;
+  reduction_tried_ = false;
+  if (inputs_.tokens.defined()) drop_recordings();
+}
+
+void MicroSteps::drop_recordings() {
   const at::Device device = inputs_.tokens.device();
   adding_ = {};
   reducing_ = {};
   inputs_ = {};
-  options_.recorder.reset();
   model_.release_buffers();
   empty_cache(device);
 }

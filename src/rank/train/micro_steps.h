@@ -47,6 +47,10 @@ class MicroSteps {
   // GradientSync::finish() is still to follow.
   at::Tensor run_and_reduce(const comm::Group& ranks, const data::Batch& batch, const at::Tensor& scale);
 
+  // Collective. Before other work (an evaluation, a text) that takes so many bytes: where a rank has not as much left, recordings go with
+  // their memory and are made anew at the next micro-step.
+  void make_room(const comm::Group& ranks, std::int64_t bytes);
+
   // Whether the last micro-step was a graph.
   bool replayed() const { return replayed_; }
 
@@ -61,6 +65,7 @@ class MicroSteps {
   void fill_inputs(const data::Batch& batch, const at::Tensor& scale);
   void launch(const Recording& recording);
   void give_up(const std::string& why);
+  void drop_recordings();
 
   model::Decoder& model_;
   parallel::GradientSync* gradients_;

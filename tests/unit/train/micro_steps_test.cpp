@@ -313,6 +313,25 @@ TEST(MicroSteps, BatchesOfAnotherShapeRunKernelByKernel) {
   EXPECT_EQ(tally.launched, 2 * steps - warm_up - others);
 }
 
+TEST(MicroSteps, GiveTheirMemoryToAnEvaluationThatNeedsIt) {
+  const test::Deterministic deterministic;
+  Training plain(tiny()), graph(tiny());
+  plain.use(nullptr);
+  Tally tally;
+  graph.use(std::make_unique<CountingRecorder>(graph.device, tally));
+  for (int step = 0; step < steps; ++step) {
+    for (Training* t : {&plain, &graph}) {
+      t->step({t->batch(step), t->batch(100 + step)});
+      t->micro_steps->make_room(t->ranks, step == 6 ? std::int64_t{1} << 61 : 1);
+      t->model->loss_sum(t->batch(7, 2, 24).tokens, t->batch(8, 2, 24).targets);
+      poison_free_memory(t->device);
+    }
+  }
+  expect_same_bits(plain, graph);
+  EXPECT_EQ(tally.recorded, 4) << "both once more after step 6";
+  EXPECT_EQ(tally.launched, 2 * steps - warm_up);
+}
+
 TEST(MicroSteps, ShapesThatKeepChangingAreNeverRecorded) {
   Training t(tiny());
   Tally tally;
