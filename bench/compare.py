@@ -2,10 +2,11 @@
 """Ours and Hugging Face on one GPU, one after another, and the ratios.
 
     python3 bench/compare.py --model qwen2.5-0.5b --model llama-3.2-1b
+    python3 bench/compare.py --model llama-3.2-1b --lora 16 --recompute norms
 
 Each measurement is a process of its own on an otherwise idle GPU. Where a baseline's batch does not fit, half of it is tried; its
 tokens a second count all the same. Ours keeps f32 master weights and moments and updates every batch; the baseline's are bf16.
-Needs a built lockstep, and torch and transformers in this python3.
+Needs a built lockstep, and torch and transformers (for --lora also peft) in this python3.
 """
 import argparse
 import datetime
@@ -16,7 +17,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The work that docs/performance.md lists: sequence length and batch.
-USUAL = {"qwen2.5-0.5b": (1024, 32), "qwen2.5-1.5b": (1024, 32), "qwen2.5-7b": (1024, 8), "llama-3.2-1b": (2048, 4), "small": (1024, 32)}
+USUAL = {"qwen2.5-0.5b": (1024, 32), "qwen2.5-1.5b": (1024, 32), "qwen2.5-7b": (1024, 8), "llama-3.2-1b": (2048, 4),
+         "llama-3.1-8b": (4096, 2), "small": (1024, 32)}
 
 
 def last_json(text: str) -> dict | None:
@@ -38,16 +40,18 @@ def run(command: list, timeout: float) -> tuple[dict | None, str]:
 
 
 def ours(args, model: str, seq: int, batch: int) -> tuple[dict | None, str]:
+    more = ["--lora", "--lora-rank", args.lora] if args.lora else []
+    more += ["--recompute", args.recompute] if args.recompute else []
     return run([args.lockstep, "bench", "step", "--model", model, "--seq", seq, "--batch", batch, "--dtype", args.dtype, "--device", args.device,
-                "--steps", args.steps, "--warm-up", args.warm_up, "--json"], args.timeout)
+                "--steps", args.steps, "--warm-up", args.warm_up, "--json", *more], args.timeout)
 
 
 def baseline(args, model: str, mode: str, seq: int, batch: int) -> tuple[dict | None, str]:
     why = ""
     while batch >= 1:
         result, why = run([sys.executable, ROOT / "bench" / "hf_baseline.py", "--model", ROOT / "models" / f"{model}.yaml", "--mode", mode, "--seq", seq,
-                           "--batch", batch, "--dtype", args.dtype, "--device", args.device, "--steps", args.steps, "--warm-up", args.warm_up],
-                          args.timeout)
+                           "--batch", batch, "--dtype", args.dtype, "--device", args.device, "--steps", args.steps, "--warm-up", args.warm_up,
+                           "--lora", args.lora], args.timeout)
         if result or why != "out of memory":
             return result, why
         batch //= 2
@@ -66,7 +70,8 @@ def row(name: str, result: dict | None, why: str, first: dict | None) -> str:
 def compare(args, model: str) -> list[dict]:
     seq, batch = USUAL.get(model, (1024, 8))
     seq, batch = args.seq or seq, args.batch or batch
-    print(f"{model}, seq {seq}, {args.dtype}, an update every batch", flush=True)
+    what = f"LoRA of rank {args.lora}" if args.lora else "all weights"
+    print(f"{model}, {what}, seq {seq}, {args.dtype}, an update every batch", flush=True)
     print(f"  {'':<28} {'batch':>5} {'step':>13} {'tokens/s':>10} {'peak memory':>12} {'ours is':>10}", flush=True)
     results = []
     first, why = ours(args, model, seq, batch)
@@ -84,6 +89,8 @@ def main():
     parser.add_argument("--model", action="append", help="name of a file in models/; may be given several times")
     parser.add_argument("--seq", type=int, help="tokens a sequence, for all models")
     parser.add_argument("--batch", type=int, help="sequences a batch, for all models")
+    parser.add_argument("--lora", type=int, default=0, help="rank of adapters beside frozen weights; 0: all weights are trained")
+    parser.add_argument("--recompute", help="ours: none, norms or blocks; left out, by what fits")
     parser.add_argument("--modes", default="eager,compile", help="of the baseline")
     parser.add_argument("--dtype", choices=["bf16", "f32"], default="bf16")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")

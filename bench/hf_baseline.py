@@ -4,7 +4,8 @@
     python3 bench/hf_baseline.py --model models/qwen2.5-0.5b.yaml --seq 1024 --batch 16 --mode eager
 
 The same shape from random weights, bf16 weights and bf16 AdamW states (fused), sdpa attention, random tokens; the median of 10 steps
-after 5, the GPU waited for around each. One model and mode a process, one line of JSON. Needs torch and transformers.
+after 5, the GPU waited for around each. With --lora N the weights are frozen and PEFT's adapters of that rank, bf16 too, stand beside every
+matrix of a block. One model and mode a process, one line of JSON. Needs torch and transformers, for --lora peft.
 """
 import argparse
 import json
@@ -63,8 +64,13 @@ def measure(args) -> dict:
     config = hugging_face_config(model_shape(args.model), args.seq)
     with torch.device(args.device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+    if args.lora:
+        from peft import LoraConfig, get_peft_model
+
+        model = get_peft_model(model, LoraConfig(r=args.lora, lora_alpha=2 * args.lora, target_modules="all-linear"), autocast_adapter_dtype=False)
     model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, betas=(0.9, 0.95), weight_decay=0.1, fused=on_gpu)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-5, betas=(0.9, 0.95), weight_decay=0.1, fused=on_gpu)
     run = torch.compile(model) if args.mode == "compile" else model
     batches = [torch.randint(config.vocab_size, (args.batch, args.seq), device=args.device) for _ in range(4)]
 
@@ -75,7 +81,7 @@ def measure(args) -> dict:
     def step(number: int):
         tokens = batches[number % len(batches)]
         run(input_ids=tokens, labels=tokens).loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -97,6 +103,7 @@ def measure(args) -> dict:
     median = statistics.median(seconds)
     return {
         "bench": "hugging face", "mode": args.mode, "model": args.model.stem, "parameters": sum(p.numel() for p in model.parameters()),
+        "trained_parameters": sum(p.numel() for p in trained),
         "device": torch.cuda.get_device_name() if on_gpu else "cpu", "dtype": args.dtype, "optimizer": f"AdamW, {args.dtype} states",
         "seq_len": args.seq, "batch_size": args.batch, "warm_up": args.warm_up,
         "step_seconds": {"median": median, "min": min(seconds), "max": max(seconds)}, "first_step_seconds": first_step,
@@ -110,6 +117,7 @@ def main():
     parser.add_argument("--model", type=pathlib.Path, required=True, help="a config file of ours; only its model section is read")
     parser.add_argument("--seq", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--lora", type=int, default=0, help="rank of adapters beside frozen weights; 0: all weights are trained")
     parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
     parser.add_argument("--dtype", choices=["bf16", "f32"], default="bf16")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
