@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast `lockstep data tokenize` is against the Python package on the same cores: .deps-test/bin/python bench/tokenize.py [--megabytes 20].
+"""How fast `lockstep data tokenize` is against the Python package on the same cores: .deps-test/bin/python bench/tokenizer_speed.py [--megabytes 20].
 
 Ours is the whole command (start, reading, JSON, encoding, writing); Python's is encode_batch alone, with the texts already in memory. Both run
 in turn, several times, and the best time counts. The tokens are compared too."""
