@@ -15,7 +15,7 @@
 
 namespace lockstep::kernels::cuda {
 
-// Most rows of scratch that column sums use: four blocks for each of the processors of the largest GPU of today, in round numbers.
+// Most rows of scratch that column sums use: eight blocks for each of the processors of an H200.
 inline constexpr int kPartialRows = 1056;
 
 __device__ __forceinline__ float load(float x) { return x; }

@@ -117,7 +117,8 @@ template <typename T, Codes kind, int V>
 __global__ void __launch_bounds__(kThreads, kResident) dequantize_pieces(const __grid_constant__ Dequantize a) {
   const QuantizedPiece& piece = a.pieces[blockIdx.y];
   const int lane = threadIdx.x % 32;
-  const std::int64_t start = (std::int64_t(blockIdx.x) * kWarps + threadIdx.x / 32) * (32 * V * kRounds) + lane * V;
+  const std::int64_t first = (std::int64_t(blockIdx.x) * kWarps + threadIdx.x / 32) * (32 * V * kRounds), start = first + lane * V;
+  if (first >= piece.count) return;  // the whole warp: another piece is longer
   WeightCodes<kind, V> codes[kRounds];
   float scales[kRounds] = {};
 #pragma unroll

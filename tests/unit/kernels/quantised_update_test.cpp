@@ -68,7 +68,7 @@ struct Types {
 TEST(AdamW8bit, IsTheBitsOfAPlainLoop) {
   for (const auto& types : {Types{at::kFloat, at::kFloat, at::kFloat}, Types{at::kBFloat16, at::kFloat, at::kBFloat16},
                             Types{at::kHalf, at::kFloat, at::kHalf}, Types{at::kBFloat16, at::kBFloat16, at::kBFloat16}})
-    for (const std::int64_t count : {1, 256, 300, 5000, 150000})
+    for (const std::int64_t count : {1, 256, 300, 20000})
       for (const std::int64_t shift : {0, 3}) {
         SCOPED_TRACE(fmt::format("{} numbers, weights {}, shifted by {}", count, c10::toString(types.exact), shift));
         Moment first(count, true, 10), second(count, false, 20);
