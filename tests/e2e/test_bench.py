@@ -167,3 +167,9 @@ def test_baseline_reads_our_model_files():
     shape = model_shape(ROOT / "models" / "llama-3.2-1b.yaml")
     assert (shape["hidden_size"], shape["kv_heads"], shape["vocab_size"], shape["norm_eps"], shape["tie_embeddings"]) == (2048, 8, 128256, 1e-5, True)
     assert model_shape(ROOT / "models" / "qwen2.5-0.5b.yaml")["qkv_bias"] is True
+
+
+def test_no_script_hides_a_module_of_python():
+    """A script's folder comes first where its neighbours look for modules."""
+    scripts = {path.stem for path in (ROOT / "bench").glob("*.py")}
+    assert scripts and not scripts & set(sys.stdlib_module_names)
