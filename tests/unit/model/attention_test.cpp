@@ -34,7 +34,8 @@ const std::vector<Shape>& shapes() {
 
 Segments segments_of(const Shape& shape, at::Device device) {
   Segments segments{.starts = shape.starts};
-  for (std::size_t i = 0; i + 1 < shape.starts.size(); ++i) segments.longest = std::max(segments.longest, shape.starts[i + 1] - shape.starts[i]);
+  for (std::size_t i = 0; i + 1 < shape.starts.size(); ++i)
+    segments.longest = std::max(segments.longest, shape.starts[i + 1] - shape.starts[i]);
   segments.on_device = at::tensor(at::IntArrayRef(shape.starts), at::kInt).to(device);
   return segments;
 }
@@ -46,7 +47,10 @@ struct Reference {
 
 Reference by_definition(const Shape& shape, const HeadViews& heads, const at::Tensor& dout) {
   const auto rows = [&](const at::Tensor& view) {
-    return view.to(at::kDouble).transpose(1, 2).reshape({shape.batch * shape.time, view.size(1), shape.head_dim}).transpose(0, 1);  // [heads, rows, d]
+    return view.to(at::kDouble)
+        .transpose(1, 2)
+        .reshape({shape.batch * shape.time, view.size(1), shape.head_dim})
+        .transpose(0, 1);  // [heads, rows, d]
   };
   const auto groups = shape.heads / shape.kv_heads;
   const at::Tensor q = rows(heads.q), k = rows(heads.k).repeat_interleave(groups, 0), v = rows(heads.v).repeat_interleave(groups, 0);

@@ -1,5 +1,6 @@
 // In the CUDA plug-in: cuDNN's attention over records of different lengths, with plans that are kept.
-// ATen's operator for it (LibTorch 2.11) makes a plan in every call, tens of milliseconds, and takes head_dim for the longest record in backward.
+// ATen's operator for it (LibTorch 2.11) makes a plan in every call, tens of milliseconds, and takes head_dim for the longest record in
+// backward.
 #include <ATen/cudnn/Handle.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -14,9 +15,9 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "rank/model/ragged_call.h"
+#include "rank/kernels/ragged_table.h"
 
-namespace lockstep::model {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -109,8 +110,7 @@ class Plan {
   std::vector<std::int64_t> log_sum_stride() const { return {key_.longest * key_.heads, 1, key_.heads, 1}; }
 
   static Attributes numbers(const std::string& name, std::int64_t count, std::int64_t uid) {
-    return Attributes().set_name(name).set_uid(uid).set_dim({count, 1, 1, 1}).set_stride({1, 1, 1, 1}).set_data_type(
-        fe::DataType_t::INT32);
+    return Attributes().set_name(name).set_uid(uid).set_dim({count, 1, 1, 1}).set_stride({1, 1, 1, 1}).set_data_type(fe::DataType_t::INT32);
   }
   Node offset(RaggedOffset which) {
     Node& node = offsets_[which];
@@ -118,8 +118,8 @@ class Plan {
     return node;
   }
   Node heads(const char* name, Uid uid, std::int64_t heads, std::int64_t row, RaggedOffset where) {
-    return graph_.tensor(Attributes().set_name(name).set_uid(uid).set_dim(dim(heads)).set_stride(stride(row)).set_ragged_offset(
-        offset(where)));
+    return graph_.tensor(
+        Attributes().set_name(name).set_uid(uid).set_dim(dim(heads)).set_stride(stride(row)).set_ragged_offset(offset(where)));
   }
   void as_output(const Node& node, Uid uid, std::int64_t heads, std::int64_t row, RaggedOffset where) {
     node->set_output(true).set_uid(uid).set_dim(dim(heads)).set_stride(stride(row)).set_ragged_offset(offset(where));
@@ -177,11 +177,7 @@ Pointers pointers_of(const RaggedCall& call) {
           {log_sum_uid, call.log_sum.mutable_data_ptr()}};
 }
 
-}  // namespace
-
-#define LOCKSTEP_EXPORT extern "C" __attribute__((visibility("default")))
-
-LOCKSTEP_EXPORT bool lockstep_ragged_plan(const RaggedCall& call, std::string& why) {
+bool plan(const RaggedCall& call, std::string& why) {
   const c10::cuda::CUDAGuard guard(call.q.device());
   try {
     plans_for(call);
@@ -192,12 +188,12 @@ LOCKSTEP_EXPORT bool lockstep_ragged_plan(const RaggedCall& call, std::string& w
   }
 }
 
-LOCKSTEP_EXPORT void lockstep_ragged_forward(const RaggedCall& call) {
+void forward(const RaggedCall& call) {
   const c10::cuda::CUDAGuard guard(call.q.device());
   plans_for(call).forward.run(call, pointers_of(call));
 }
 
-LOCKSTEP_EXPORT void lockstep_ragged_backward(const RaggedCall& call, const RaggedGradients& gradients) {
+void backward(const RaggedCall& call, const RaggedGradients& gradients) {
   const c10::cuda::CUDAGuard guard(call.q.device());
   Pointers pointers = pointers_of(call);
   pointers[dout_uid] = gradients.dout.mutable_data_ptr();
@@ -207,8 +203,11 @@ LOCKSTEP_EXPORT void lockstep_ragged_backward(const RaggedCall& call, const Ragg
   plans_for(call).backward.run(call, std::move(pointers));
 }
 
-static_assert(std::is_same_v<decltype(&lockstep_ragged_plan), RaggedPlan>);
-static_assert(std::is_same_v<decltype(&lockstep_ragged_forward), RaggedForward>);
-static_assert(std::is_same_v<decltype(&lockstep_ragged_backward), RaggedBackward>);
+}  // namespace
 
-}  // namespace lockstep::model
+const RaggedTable& ragged_table() {
+  static constexpr RaggedTable table{.plan = plan, .forward = forward, .backward = backward};
+  return table;
+}
+
+}  // namespace lockstep::kernels::cuda
