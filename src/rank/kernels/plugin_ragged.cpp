@@ -86,7 +86,8 @@ class Plan {
     const Node out = heads("out", out_uid, key_.heads, out_row(), out_offset);
     const Node dout = heads("dout", dout_uid, key_.heads, out_row(), out_offset);
     const auto [dq, dk, dv] = graph_.sdpa_backward(q(), k(), v(), out, dout, log_sum, settings(options));
-    as_output(dq, dq_uid, key_.heads, out_row(), out_offset);
+    // cuDNN 9.19 sums dq at the places it has for q, whatever places are given for dq.
+    as_output(dq, dq_uid, key_.heads, key_.q_row, q_offset);
     as_output(dk, dk_uid, key_.kv_heads, kv_row(), kv_offset);
     as_output(dv, dv_uid, key_.kv_heads, kv_row(), kv_offset);
     build();

@@ -20,8 +20,9 @@ struct RaggedCall {
   at::Tensor out, log_sum = {};  // [rows, heads, head_dim], f32 [rows, heads]: forward writes, backward reads
 };
 struct RaggedGradients {
-  at::Tensor dout;        // [rows, heads, head_dim], contiguous like all of these
-  at::Tensor dq, dk, dv;  // written: [rows, heads, head_dim], [rows, kv_heads, head_dim]
+  at::Tensor dout;    // [rows, heads, head_dim], contiguous
+  at::Tensor dq;      // written: [rows, heads, head_dim], rows as far apart as q's
+  at::Tensor dk, dv;  // written: [rows, kv_heads, head_dim], contiguous
 };
 
 struct RaggedTable {

@@ -2,6 +2,7 @@
 #include "rank/model/ragged.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 
 #include <atomic>
 #include <bit>
@@ -103,7 +104,10 @@ HeadGradients ragged_backward(const at::Tensor& dout, const HeadViews& heads, co
   call.out = as_rows(saved.out).contiguous();
   call.log_sum = saved.log_sum;
   const auto like = [](const at::Tensor& rows) { return at::empty(rows.sizes(), rows.options()); };
-  const kernels::RaggedGradients made{as_rows(dout).contiguous(), like(call.q), like(call.k), like(call.v)};
+  const kernels::RaggedGradients made{.dout = as_rows(dout).contiguous(),
+                                      .dq = at::empty_strided(call.q.sizes(), call.q.strides(), call.q.options()),
+                                      .dk = like(call.k),
+                                      .dv = like(call.v)};
   kernels::cuda_plugin().ragged->backward(call, made);
   const auto batch = heads.q.size(0);
   return {as_batch(made.dq, batch), as_batch(made.dk, batch), as_batch(made.dv, batch)};
