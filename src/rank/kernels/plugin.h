@@ -33,8 +33,6 @@ inline constexpr int kCudaPluginVersion = 6;
 
 // Loads the plug-in on first call; throws UserError(machine) that says what is missing.
 const CudaPlugin& cuda_plugin();
-// An exported function of the plug-in; null where it has none of that name.
-void* cuda_plugin_symbol(const std::string& name);
 // Whether this build has a plug-in at all (CUDA=0 builds do not).
 bool built_with_cuda();
 
