@@ -20,11 +20,16 @@ namespace lockstep::kernels {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
+// The memory of graphs that share it, under a name that is never used again: the allocator refuses one whose memory has gone.
+struct Pool {
+  const c10::MempoolId_t name = at::cuda::MemPool::graph_pool_handle();
+};
+
 // One recording's hold on the pool: the allocator keeps the pool's memory until all of them are gone.
 class PoolHold {
  public:
-  PoolHold(c10::DeviceIndex device, c10::MempoolId_t pool) : device_(device), pool_(pool) {
-    allocator::beginAllocateToPool(device, pool, [](cudaStream_t stream) {
+  PoolHold(c10::DeviceIndex device, std::shared_ptr<const Pool> pool) : device_(device), pool_(std::move(pool)) {
+    allocator::beginAllocateToPool(device, pool_->name, [](cudaStream_t stream) {
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       C10_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
       return status != cudaStreamCaptureStatusNone;
@@ -32,17 +37,17 @@ class PoolHold {
   }
   ~PoolHold() {
     stop_allocating();
-    allocator::releasePool(device_, pool_);
+    allocator::releasePool(device_, pool_->name);
   }
   PoolHold(const PoolHold&) = delete;
 
   void stop_allocating() {
-    if (std::exchange(allocating_, false)) allocator::endAllocateToPool(device_, pool_);
+    if (std::exchange(allocating_, false)) allocator::endAllocateToPool(device_, pool_->name);
   }
 
  private:
   c10::DeviceIndex device_;
-  c10::MempoolId_t pool_;
+  std::shared_ptr<const Pool> pool_;
   bool allocating_ = true;
 };
 
@@ -58,13 +63,12 @@ struct NativeGraph {
 };
 
 struct NativeRecorder {
-  explicit NativeRecorder(c10::DeviceIndex on)
-      : device(on), stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, on)), pool(at::cuda::MemPool::graph_pool_handle()) {}
+  explicit NativeRecorder(c10::DeviceIndex on) : device(on), stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, on)) {}
 
   void begin() {
     outside.emplace(c10::cuda::CUDAStream(stream));
     try {
-      memory = std::make_unique<PoolHold>(device, pool);
+      memory = std::make_unique<PoolHold>(device, shared_pool());
       // Other threads (loaders, NCCL's watcher) may do what they like meanwhile.
       C10_CUDA_CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeThreadLocal));
     } catch (...) {
@@ -72,6 +76,12 @@ struct NativeRecorder {
       outside.reset();
       throw;
     }
+  }
+
+  std::shared_ptr<const Pool> shared_pool() {
+    auto shared = pool.lock();
+    if (!shared) pool = shared = std::make_shared<const Pool>();
+    return shared;
   }
 
   NativeGraph* end() {
@@ -99,7 +109,7 @@ struct NativeRecorder {
 
   const c10::DeviceIndex device;
   const c10::cuda::CUDAStream stream;
-  const c10::MempoolId_t pool;
+  std::weak_ptr<const Pool> pool;  // alive as long as a graph of this recorder is
   // While recording:
   std::optional<c10::cuda::CUDAStreamGuard> outside;  // brings the stream of before back
   std::unique_ptr<PoolHold> memory;
