@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "rank/model/dims.h"
+#include "rank/model/head.h"
 
 namespace lockstep::model {
 ActivationBytes activation_bytes(const config::ModelConfig& config, std::int64_t element_size) {
@@ -28,7 +29,9 @@ std::int64_t dense_buffer_bytes(const config::ModelConfig& config, std::int64_t 
 
 std::int64_t evaluation_bytes(const config::ModelConfig& config, std::int64_t rows, std::int64_t element_size) {
   const ActivationBytes bytes = activation_bytes(config, element_size);
-  return activation_reserve_bytes + rows * (bytes.input + bytes.matmuls + bytes.cheap);
+  // The head chose its chunk when more was free: the reserve may not hold it.
+  const std::int64_t logits = std::min(kMostLogitsBytes, rows * Dims(config).vocab * element_size);
+  return activation_reserve_bytes + dense_buffer_bytes(config, element_size) + logits + rows * (bytes.input + bytes.matmuls + bytes.cheap);
 }
 
 std::vector<Keep> choose_keep(const config::ModelConfig& config, std::int64_t rows, std::int64_t element_size,
