@@ -23,8 +23,8 @@ namespace allocator = c10::cuda::CUDACachingAllocator;
 // One recording's hold on the pool: the allocator keeps the pool's memory until all of them are gone.
 class PoolHold {
  public:
-  PoolHold(c10::DeviceIndex device, c10::MempoolId_t pool) : device_(device), pool_(pool) {
-    allocator::beginAllocateToPool(device, pool, [](cudaStream_t stream) {
+  PoolHold(c10::DeviceIndex device, std::shared_ptr<const c10::MempoolId_t> pool) : device_(device), pool_(std::move(pool)) {
+    allocator::beginAllocateToPool(device, *pool_, [](cudaStream_t stream) {
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       C10_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
       return status != cudaStreamCaptureStatusNone;
@@ -32,17 +32,17 @@ class PoolHold {
   }
   ~PoolHold() {
     stop_allocating();
-    allocator::releasePool(device_, pool_);
+    allocator::releasePool(device_, *pool_);
   }
   PoolHold(const PoolHold&) = delete;
 
   void stop_allocating() {
-    if (std::exchange(allocating_, false)) allocator::endAllocateToPool(device_, pool_);
+    if (std::exchange(allocating_, false)) allocator::endAllocateToPool(device_, *pool_);
   }
 
  private:
   c10::DeviceIndex device_;
-  c10::MempoolId_t pool_;
+  std::shared_ptr<const c10::MempoolId_t> pool_;
   bool allocating_ = true;
 };
 
@@ -58,13 +58,12 @@ struct NativeGraph {
 };
 
 struct NativeRecorder {
-  explicit NativeRecorder(c10::DeviceIndex on)
-      : device(on), stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, on)), pool(at::cuda::MemPool::graph_pool_handle()) {}
+  explicit NativeRecorder(c10::DeviceIndex on) : device(on), stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, on)) {}
 
   void begin() {
     outside.emplace(c10::cuda::CUDAStream(stream));
     try {
-      memory = std::make_unique<PoolHold>(device, pool);
+      memory = std::make_unique<PoolHold>(device, shared_pool());
       // Other threads (loaders, NCCL's watcher) may do what they like meanwhile.
       C10_CUDA_CHECK(cudaStreamBeginCapture(stream.stream(), cudaStreamCaptureModeThreadLocal));
     } catch (...) {
@@ -97,9 +96,17 @@ struct NativeRecorder {
     outside.reset();
   }
 
+  // The one of the graphs that live; a new one where none does, because the allocator refuses a pool that all have left while a tensor
+  // is still in it.
+  std::shared_ptr<const c10::MempoolId_t> shared_pool() {
+    auto id = pool.lock();
+    if (!id) pool = id = std::make_shared<const c10::MempoolId_t>(at::cuda::MemPool::graph_pool_handle());
+    return id;
+  }
+
   const c10::DeviceIndex device;
   const c10::cuda::CUDAStream stream;
-  const c10::MempoolId_t pool;
+  std::weak_ptr<const c10::MempoolId_t> pool;
   // While recording:
   std::optional<c10::cuda::CUDAStreamGuard> outside;  // brings the stream of before back
   std::unique_ptr<PoolHold> memory;

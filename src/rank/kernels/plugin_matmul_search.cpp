@@ -111,18 +111,19 @@ bool find_fastest(const MatmulSearch& search, const MatmulPlan& plan, const Prod
   if (all.empty()) return false;
   // An output that accumulates is not touched while searching. Its stand-in comes from the driver and goes back at once, so that
   // the allocator's figures are those of training; without the memory there is no search this time.
-  void* out = a.out;
+  std::unique_ptr<void, decltype(&cudaFree)> stand_in(nullptr, cudaFree);
   if (a.accumulate) {
     const auto bytes = std::size_t(a.rows) * std::size_t(a.out_stride) * (a.out_type == Type::f32 ? 4 : 2);
-    if (cudaMalloc(&out, bytes) != cudaSuccess) {
+    void* memory = nullptr;
+    if (cudaMalloc(&memory, bytes) != cudaSuccess) {
       cudaGetLastError();
       return false;
     }
-    C10_CUDA_CHECK(cudaMemsetAsync(out, 0, bytes, search.stream));
+    stand_in.reset(memory);
+    C10_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, search.stream));
   }
-  Trial trial(search, plan, a, out);
+  Trial trial(search, plan, a, stand_in ? stand_in.get() : a.out);
   const Timed best = best_of(trial, all);
-  if (a.accumulate) C10_CUDA_CHECK(cudaFree(out));
   fastest = best.algorithm;
   return std::isfinite(best.milliseconds);
 }
