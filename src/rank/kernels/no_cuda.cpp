@@ -9,7 +9,6 @@ const CudaPlugin& cuda_plugin() {
       "kernels", "this build has no CUDA part (it was made with CUDA=0). Build again with `make build`, or train with --device cpu.");
 }
 
-void* cuda_plugin_symbol(const std::string&) { return nullptr; }
 bool built_with_cuda() { return false; }
 
 }  // namespace lockstep::kernels

@@ -53,7 +53,6 @@ const Library& library() {
 }  // namespace
 
 const CudaPlugin& cuda_plugin() { return *library().plugin; }
-void* cuda_plugin_symbol(const std::string& name) { return dlsym(library().handle, name.c_str()); }
 
 bool built_with_cuda() { return true; }
 

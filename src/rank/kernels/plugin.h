@@ -10,12 +10,15 @@
 
 namespace lockstep::kernels {
 
+struct RaggedTable;  // ragged_table.h
+
 // What liblockstep_cuda.so exports through `lockstep_cuda_plugin`.
 struct CudaPlugin {
   int version;
   const Table* table;
   const Fp8Table* fp8;  // for devices whose capability has it
   const GraphTable* graphs;
+  const RaggedTable* ragged;
   Stream (*current_stream)(int device);            // also makes it the calling thread's device, so that kernels land there
   void (*synchronize)(int device);                 // waits for the current stream
   std::uint64_t (*peak_memory_bytes)(int device);  // most that tensors have held at once since the last reset
@@ -26,12 +29,10 @@ struct CudaPlugin {
   int (*device_count)();
   void (*set_allocator)(const char* settings);  // "expandable_segments:True"
 };
-inline constexpr int kCudaPluginVersion = 5;
+inline constexpr int kCudaPluginVersion = 6;
 
 // Loads the plug-in on first call; throws UserError(machine) that says what is missing.
 const CudaPlugin& cuda_plugin();
-// An exported function of the plug-in; null where it has none of that name.
-void* cuda_plugin_symbol(const std::string& name);
 // Whether this build has a plug-in at all (CUDA=0 builds do not).
 bool built_with_cuda();
 

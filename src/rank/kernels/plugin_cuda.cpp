@@ -16,6 +16,7 @@ namespace cuda {
 const Table& table();
 const Fp8Table& fp8_table();
 const GraphTable& graph_table();
+const RaggedTable& ragged_table();
 }  // namespace cuda
 
 namespace {
@@ -75,6 +76,7 @@ extern "C" __attribute__((visibility("default"))) const lockstep::kernels::CudaP
                                  .table = &cuda::table(),
                                  .fp8 = &cuda::fp8_table(),
                                  .graphs = &cuda::graph_table(),
+                                 .ragged = &cuda::ragged_table(),
                                  .current_stream = current_stream,
                                  .synchronize = synchronize,
                                  .peak_memory_bytes = peak_memory_bytes,

@@ -13,9 +13,8 @@ namespace lockstep::kernels::cuda {
 namespace {
 
 constexpr int kProposals = 32;
-constexpr int kFinalists = 5;
+constexpr int kFinalists = 6;
 constexpr int kFinalTurns = 4;
-constexpr float kLongProduct = 1.2f;  // milliseconds
 
 bool same(const Algorithm& a, const Algorithm& b) { return std::memcmp(&a, &b, sizeof(a)) == 0; }
 
@@ -91,16 +90,16 @@ Timed best_of(Trial& trial, const std::vector<Algorithm>& candidates) {
   const auto faster = [](const Timed& x, const Timed& y) { return x.milliseconds < y.milliseconds; };
   std::vector<Timed> timed;
   const float first = trial.time(candidates.front(), 2);  // the chip at speed, its caches as they will be
-  const auto rounds = [&](float milliseconds) { return std::isfinite(first) ? std::clamp(int(milliseconds / first), 2, 20) : 2; };
-  // Short products are repeated until what is measured is long beside an event; long ones until the chip draws the power it will draw in
-  // a step, where a smaller tile that wins a sprint loses.
-  const int final_rounds = rounds(first < kLongProduct ? 0.3f : 20.0f);
-  for (const Algorithm& candidate : candidates) timed.push_back({trial.time(candidate, rounds(0.1f)), candidate});
+  // Short products are repeated until what is measured is long beside an event.
+  const auto rounds = [&](float milliseconds, int least) {
+    return std::isfinite(first) ? std::clamp(int(milliseconds / first), least, 20) : least;
+  };
+  for (const Algorithm& candidate : candidates) timed.push_back({trial.time(candidate, rounds(0.1f, 2)), candidate});
   std::stable_sort(timed.begin(), timed.end(), faster);
   timed.resize(std::min<std::size_t>(timed.size(), kFinalists));
   for (Timed& finalist : timed) finalist.milliseconds = 0;
   for (int turn = 0; turn < kFinalTurns; ++turn)
-    for (Timed& finalist : timed) finalist.milliseconds += trial.time(finalist.algorithm, final_rounds);
+    for (Timed& finalist : timed) finalist.milliseconds += trial.time(finalist.algorithm, rounds(0.3f, 3));
   return *std::min_element(timed.begin(), timed.end(), faster);
 }
 

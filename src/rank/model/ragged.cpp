@@ -2,18 +2,21 @@
 #include "rank/model/ragged.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 
 #include <atomic>
 #include <bit>
 
 #include "base/log.h"
 #include "rank/kernels/plugin.h"
+#include "rank/kernels/ragged_table.h"
 #include "rank/model/head_rows.h"
-#include "rank/model/ragged_call.h"
 
 namespace lockstep::model {
 
 namespace {
+
+using enum kernels::RaggedOffset;
 
 // A plan takes tens to hundreds of milliseconds to make, and batches differ in the number of their records and in the longest of them:
 // both are rounded up to powers of two. Records that are not there have no tokens; blocks of threads beyond a record's end leave at once.
@@ -22,17 +25,6 @@ std::int64_t power_of_two(std::int64_t number, std::int64_t least) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max(number, least))));
 }
 
-struct Functions {
-  RaggedPlan plan;
-  RaggedForward forward;
-  RaggedBackward backward;
-};
-const Functions& functions() {
-  static const Functions found{reinterpret_cast<RaggedPlan>(kernels::cuda_plugin_symbol(kRaggedPlan)),
-                               reinterpret_cast<RaggedForward>(kernels::cuda_plugin_symbol(kRaggedForward)),
-                               reinterpret_cast<RaggedBackward>(kernels::cuda_plugin_symbol(kRaggedBackward))};
-  return found;
-}
 std::atomic<bool>& refused() {
   static std::atomic<bool> refused = false;
   return refused;
@@ -68,7 +60,7 @@ at::Tensor places_of(const Segments& segments, const RowSizes& sizes, at::Device
   return host.to(device, /*non_blocking=*/true);
 }
 
-RaggedCall call_of(const HeadViews& heads, const Segments& segments) {
+kernels::RaggedCall call_of(const HeadViews& heads, const Segments& segments) {
   const RowSizes sizes = row_sizes(heads);
   auto& made = segments.ragged;
   if (!made.places.defined() || !std::equal(sizes.begin(), sizes.end(), made.row_sizes.begin(), made.row_sizes.end()))
@@ -92,7 +84,7 @@ bool has_ragged_attention(const HeadViews& heads, const Segments& segments) {
   const RowSizes sizes = row_sizes(heads);
   if (segments.starts.back() * *std::max_element(sizes.begin(), sizes.end()) > INT32_MAX) return false;
   std::string why;
-  if (functions().plan(call_of(heads, segments), why)) return true;
+  if (kernels::cuda_plugin().ragged->plan(call_of(heads, segments), why)) return true;
   refused() = true;
   base::log_warning("cuDNN has no plan for attention over packed records ({}): flash attention does it from here on, which is slower.",
                     why);
@@ -100,20 +92,23 @@ bool has_ragged_attention(const HeadViews& heads, const Segments& segments) {
 }
 
 void ragged_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved) {
-  RaggedCall call = call_of(heads, segments);
+  kernels::RaggedCall call = call_of(heads, segments);
   call.out = at::empty(call.q.sizes(), call.q.options());
   call.log_sum = at::empty({call.q.size(0), call.q.size(1)}, call.q.options().dtype(at::kFloat));
-  functions().forward(call);
+  kernels::cuda_plugin().ragged->forward(call);
   saved = {AttentionKind::cudnn, as_batch(call.out, heads.q.size(0)), call.log_sum, {}, {}};
 }
 
 HeadGradients ragged_backward(const at::Tensor& dout, const HeadViews& heads, const Segments& segments, const AttentionSaved& saved) {
-  RaggedCall call = call_of(heads, segments);
+  kernels::RaggedCall call = call_of(heads, segments);
   call.out = as_rows(saved.out).contiguous();
   call.log_sum = saved.log_sum;
   const auto like = [](const at::Tensor& rows) { return at::empty(rows.sizes(), rows.options()); };
-  const RaggedGradients made{as_rows(dout).contiguous(), like(call.q), like(call.k), like(call.v)};
-  functions().backward(call, made);
+  const kernels::RaggedGradients made{.dout = as_rows(dout).contiguous(),
+                                      .dq = at::empty_strided(call.q.sizes(), call.q.strides(), call.q.options()),
+                                      .dk = like(call.k),
+                                      .dv = like(call.v)};
+  kernels::cuda_plugin().ragged->backward(call, made);
   const auto batch = heads.q.size(0);
   return {as_batch(made.dq, batch), as_batch(made.dk, batch), as_batch(made.dv, batch)};
 }

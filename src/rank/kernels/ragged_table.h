@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace lockstep::model {
+namespace lockstep::kernels {
 
 // Rows of `offsets` below: where each record begins, in numbers from the first, for tensors of these row sizes.
 enum RaggedOffset { q_offset, k_offset, v_offset, out_offset, kv_offset, log_sum_offset, kRaggedOffsets };
@@ -20,18 +20,17 @@ struct RaggedCall {
   at::Tensor out, log_sum = {};  // [rows, heads, head_dim], f32 [rows, heads]: forward writes, backward reads
 };
 struct RaggedGradients {
-  at::Tensor dout;        // [rows, heads, head_dim], contiguous like all of these
-  at::Tensor dq, dk, dv;  // written: [rows, heads, head_dim], [rows, kv_heads, head_dim]
+  at::Tensor dout;    // [rows, heads, head_dim], contiguous
+  at::Tensor dq;      // written: [rows, heads, head_dim], rows as far apart as q's
+  at::Tensor dk, dv;  // written: [rows, kv_heads, head_dim], contiguous
 };
 
-// Makes the plans of forward and backward where they are not there yet. False, and why: cuDNN has none.
-using RaggedPlan = bool (*)(const RaggedCall& call, std::string& why);
-// On the current stream. Both throw where cuDNN fails.
-using RaggedForward = void (*)(const RaggedCall& call);
-using RaggedBackward = void (*)(const RaggedCall& call, const RaggedGradients& gradients);
+struct RaggedTable {
+  // Makes the plans of forward and backward where they are not there yet. False, and why: cuDNN has none.
+  bool (*plan)(const RaggedCall& call, std::string& why);
+  // On the current stream. Both throw where cuDNN fails.
+  void (*forward)(const RaggedCall& call);
+  void (*backward)(const RaggedCall& call, const RaggedGradients& gradients);
+};
 
-inline constexpr char kRaggedPlan[] = "lockstep_ragged_plan";
-inline constexpr char kRaggedForward[] = "lockstep_ragged_forward";
-inline constexpr char kRaggedBackward[] = "lockstep_ragged_backward";
-
-}  // namespace lockstep::model
+}  // namespace lockstep::kernels

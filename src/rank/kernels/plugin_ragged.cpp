@@ -15,9 +15,9 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "rank/model/ragged_call.h"
+#include "rank/kernels/ragged_table.h"
 
-namespace lockstep::model {
+namespace lockstep::kernels::cuda {
 
 namespace {
 
@@ -86,7 +86,8 @@ class Plan {
     const Node out = heads("out", out_uid, key_.heads, out_row(), out_offset);
     const Node dout = heads("dout", dout_uid, key_.heads, out_row(), out_offset);
     const auto [dq, dk, dv] = graph_.sdpa_backward(q(), k(), v(), out, dout, log_sum, settings(options));
-    as_output(dq, dq_uid, key_.heads, out_row(), out_offset);
+    // cuDNN 9.19 sums dq at the places it has for q, whatever places are given for dq.
+    as_output(dq, dq_uid, key_.heads, key_.q_row, q_offset);
     as_output(dk, dk_uid, key_.kv_heads, kv_row(), kv_offset);
     as_output(dv, dv_uid, key_.kv_heads, kv_row(), kv_offset);
     build();
@@ -177,11 +178,7 @@ Pointers pointers_of(const RaggedCall& call) {
           {log_sum_uid, call.log_sum.mutable_data_ptr()}};
 }
 
-}  // namespace
-
-#define LOCKSTEP_EXPORT extern "C" __attribute__((visibility("default")))
-
-LOCKSTEP_EXPORT bool lockstep_ragged_plan(const RaggedCall& call, std::string& why) {
+bool plan(const RaggedCall& call, std::string& why) {
   const c10::cuda::CUDAGuard guard(call.q.device());
   try {
     plans_for(call);
@@ -192,12 +189,12 @@ LOCKSTEP_EXPORT bool lockstep_ragged_plan(const RaggedCall& call, std::string& w
   }
 }
 
-LOCKSTEP_EXPORT void lockstep_ragged_forward(const RaggedCall& call) {
+void forward(const RaggedCall& call) {
   const c10::cuda::CUDAGuard guard(call.q.device());
   plans_for(call).forward.run(call, pointers_of(call));
 }
 
-LOCKSTEP_EXPORT void lockstep_ragged_backward(const RaggedCall& call, const RaggedGradients& gradients) {
+void backward(const RaggedCall& call, const RaggedGradients& gradients) {
   const c10::cuda::CUDAGuard guard(call.q.device());
   Pointers pointers = pointers_of(call);
   pointers[dout_uid] = gradients.dout.mutable_data_ptr();
@@ -207,8 +204,11 @@ LOCKSTEP_EXPORT void lockstep_ragged_backward(const RaggedCall& call, const Ragg
   plans_for(call).backward.run(call, std::move(pointers));
 }
 
-static_assert(std::is_same_v<decltype(&lockstep_ragged_plan), RaggedPlan>);
-static_assert(std::is_same_v<decltype(&lockstep_ragged_forward), RaggedForward>);
-static_assert(std::is_same_v<decltype(&lockstep_ragged_backward), RaggedBackward>);
+}  // namespace
 
-}  // namespace lockstep::model
+const RaggedTable& ragged_table() {
+  static constexpr RaggedTable table{.plan = plan, .forward = forward, .backward = backward};
+  return table;
+}
+
+}  // namespace lockstep::kernels::cuda
