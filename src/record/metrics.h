@@ -21,7 +21,7 @@ struct StepLine {
   double tokens_per_second = 0;
   double step_seconds = 0;
   double data_seconds = 0;
-  double communication_seconds = 0;             // not hidden behind compute
+  double communication_seconds = 0;             // not hidden behind compute; 0 where the reduction is part of a CUDA graph
   std::vector<std::int64_t> memory_bytes = {};  // peak, per rank
   std::optional<double> mfu = {};               // none where the device's peak is unknown
   std::int64_t skipped_steps = 0;               // so far, for numbers that were not finite

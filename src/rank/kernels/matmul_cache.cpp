@@ -67,7 +67,7 @@ void MatmulCache::remember(const std::string& key, const Choice& choice) {
 }
 
 std::filesystem::path matmul_cache_path(const std::string& device, std::size_t library_version) {
-  constexpr int search = 2;  // raised when the search gets better: what an earlier one found is not taken
+  constexpr int search = 4;  // raised when the search gets better: what an earlier one found is not taken
   std::string name = "matmul-" + std::to_string(search) + "-" + device + "-" + std::to_string(library_version) + ".txt";
   for (auto& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.') c = '-';

@@ -20,16 +20,11 @@ namespace lockstep::kernels {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-// The memory of graphs that share it, under a name that is never used again: the allocator refuses one whose memory has gone.
-struct Pool {
-  const c10::MempoolId_t name = at::cuda::MemPool::graph_pool_handle();
-};
-
 // One recording's hold on the pool: the allocator keeps the pool's memory until all of them are gone.
 class PoolHold {
  public:
-  PoolHold(c10::DeviceIndex device, std::shared_ptr<const Pool> pool) : device_(device), pool_(std::move(pool)) {
-    allocator::beginAllocateToPool(device, pool_->name, [](cudaStream_t stream) {
+  PoolHold(c10::DeviceIndex device, std::shared_ptr<const c10::MempoolId_t> pool) : device_(device), pool_(std::move(pool)) {
+    allocator::beginAllocateToPool(device, *pool_, [](cudaStream_t stream) {
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
       C10_CUDA_CHECK(cudaStreamIsCapturing(stream, &status));
       return status != cudaStreamCaptureStatusNone;
@@ -37,17 +32,17 @@ class PoolHold {
   }
   ~PoolHold() {
     stop_allocating();
-    allocator::releasePool(device_, pool_->name);
+    allocator::releasePool(device_, *pool_);
   }
   PoolHold(const PoolHold&) = delete;
 
   void stop_allocating() {
-    if (std::exchange(allocating_, false)) allocator::endAllocateToPool(device_, pool_->name);
+    if (std::exchange(allocating_, false)) allocator::endAllocateToPool(device_, *pool_);
   }
 
  private:
   c10::DeviceIndex device_;
-  std::shared_ptr<const Pool> pool_;
+  std::shared_ptr<const c10::MempoolId_t> pool_;
   bool allocating_ = true;
 };
 
@@ -78,12 +73,6 @@ struct NativeRecorder {
     }
   }
 
-  std::shared_ptr<const Pool> shared_pool() {
-    auto shared = pool.lock();
-    if (!shared) pool = shared = std::make_shared<const Pool>();
-    return shared;
-  }
-
   NativeGraph* end() {
     cudaGraph_t recorded = nullptr;
     const cudaError_t ended = cudaStreamEndCapture(stream.stream(), &recorded);
@@ -107,9 +96,17 @@ struct NativeRecorder {
     outside.reset();
   }
 
+  // The one of the graphs that live; a new one where none does, because the allocator refuses a pool that all have left while a tensor
+  // is still in it.
+  std::shared_ptr<const c10::MempoolId_t> shared_pool() {
+    auto id = pool.lock();
+    if (!id) pool = id = std::make_shared<const c10::MempoolId_t>(at::cuda::MemPool::graph_pool_handle());
+    return id;
+  }
+
   const c10::DeviceIndex device;
   const c10::cuda::CUDAStream stream;
-  std::weak_ptr<const Pool> pool;  // alive as long as a graph of this recorder is
+  std::weak_ptr<const c10::MempoolId_t> pool;
   // While recording:
   std::optional<c10::cuda::CUDAStreamGuard> outside;  // brings the stream of before back
   std::unique_ptr<PoolHold> memory;

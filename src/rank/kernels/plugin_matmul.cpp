@@ -130,9 +130,14 @@ class Matmuls {
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     C10_CUDA_CHECK(cudaStreamIsCapturing(stream, &capturing));
     if (capturing != cudaStreamCaptureStatusNone) return false;
+    // The key but for the batch's row count. A weight's gradient sums over rows; of 8-bit products it alone is not fast, and has them for
+    // strides.
     Key weight = key;
-    const bool fp8_gradient = key.accumulate && key.type >= kFp8Types;
-    (key.left_transposed || fp8_gradient ? weight.inner : weight.rows) = 0;
+    if (key.left_transposed || (key.type >= kFp8Types && !key.fast)) {
+      weight.inner = weight.left_stride = weight.right_stride = 0;
+    } else {
+      weight.rows = 0;
+    }
     return ++searches_[weight] <= kSearchesOfAWeight;
   }
 

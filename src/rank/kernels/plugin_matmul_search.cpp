@@ -12,7 +12,7 @@ namespace lockstep::kernels::cuda {
 
 namespace {
 
-constexpr int kProposals = 32;
+constexpr int kProposals = 32, kProposalsOfSimilar = 4;  // each kernel that is tried is loaded first, which takes longer than it runs
 constexpr int kFinalists = 6;
 constexpr int kFinalTurns = 4;
 
@@ -38,7 +38,7 @@ std::vector<Product> similar(const Product& a) {
 std::vector<Algorithm> candidates(const MatmulSearch& search, const MatmulPlan& plan, const Product& a) {
   std::vector<Algorithm> all = plan.proposals(kProposals);
   for (const Product& near : similar(a)) {
-    for (const Algorithm& algorithm : MatmulPlan(search.handle, near).proposals(kProposals)) {
+    for (const Algorithm& algorithm : MatmulPlan(search.handle, near).proposals(kProposalsOfSimilar)) {
       const bool known = std::any_of(all.begin(), all.end(), [&](const Algorithm& other) { return same(algorithm, other); });
       if (!known && plan.can_run(algorithm)) all.push_back(algorithm);
     }
@@ -110,18 +110,19 @@ bool find_fastest(const MatmulSearch& search, const MatmulPlan& plan, const Prod
   if (all.empty()) return false;
   // An output that accumulates is not touched while searching. Its stand-in comes from the driver and goes back at once, so that
   // the allocator's figures are those of training; without the memory there is no search this time.
-  void* out = a.out;
+  std::unique_ptr<void, decltype(&cudaFree)> stand_in(nullptr, cudaFree);
   if (a.accumulate) {
     const auto bytes = std::size_t(a.rows) * std::size_t(a.out_stride) * (a.out_type == Type::f32 ? 4 : 2);
-    if (cudaMalloc(&out, bytes) != cudaSuccess) {
+    void* memory = nullptr;
+    if (cudaMalloc(&memory, bytes) != cudaSuccess) {
       cudaGetLastError();
       return false;
     }
-    C10_CUDA_CHECK(cudaMemsetAsync(out, 0, bytes, search.stream));
+    stand_in.reset(memory);
+    C10_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, search.stream));
   }
-  Trial trial(search, plan, a, out);
+  Trial trial(search, plan, a, stand_in ? stand_in.get() : a.out);
   const Timed best = best_of(trial, all);
-  if (a.accumulate) C10_CUDA_CHECK(cudaFree(out));
   fastest = best.algorithm;
   return std::isfinite(best.milliseconds);
 }

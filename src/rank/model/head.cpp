@@ -27,7 +27,7 @@ std::int64_t affordable_chunk(const at::Device& device, bool trained, bool lean)
   if (at::globalContext().deterministicAlgorithms()) return 512 * kMiB;  // sums are cut at the same places whatever else holds memory
   std::uint64_t free = 0, total = 0;
   kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
-  const auto bytes = std::min({std::int64_t(free / 8), std::int64_t(total / 32), 2048 * kMiB});
+  const auto bytes = std::min({std::int64_t(free / 8), std::int64_t(total / 32), kMostLogitsBytes});
   return std::max(bytes, 128 * kMiB);
 }
 

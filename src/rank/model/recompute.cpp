@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "rank/model/dims.h"
+#include "rank/model/head.h"
 
 namespace lockstep::model {
 ActivationBytes activation_bytes(const config::ModelConfig& config, std::int64_t element_size) {
@@ -13,9 +14,9 @@ ActivationBytes activation_bytes(const config::ModelConfig& config, std::int64_t
   bytes.input = element_size * dims.hidden + 4;
   bytes.matmuls = element_size * (dims.qkv_width() + dims.q_width() + dims.hidden + 2 * dims.intermediate) + 4 * dims.heads + 4;
   bytes.cheap = element_size * (2 * dims.hidden + dims.intermediate + (dims.qk_norm ? dims.q_width() + dims.kv_width() : 0));
-  // The embedding's output, a norm, a branch, the stream's gradient and SwiGLU; attention's backward, which keeps dq in f32 and a key and
-  // value gradient for every query head.
-  const std::int64_t attention = 5 * dims.q_width() + 2 * dims.kv_width();
+  // The embedding's output, a norm, a branch, the stream's gradient and SwiGLU; attention's backward, which takes most where records are
+  // packed: dq in rows as wide as qkv, with its sums in f32, and f32 sums of a key and a value gradient for every query head.
+  const std::int64_t attention = 3 * dims.qkv_width() + 4 * dims.q_width() + 2 * dims.kv_width();
   bytes.working = element_size * (4 * dims.hidden + dims.intermediate + (dims.qk_norm ? dims.q_width() + dims.kv_width() : 0) + attention);
   return bytes;
 }
@@ -28,7 +29,9 @@ std::int64_t dense_buffer_bytes(const config::ModelConfig& config, std::int64_t 
 
 std::int64_t evaluation_bytes(const config::ModelConfig& config, std::int64_t rows, std::int64_t element_size) {
   const ActivationBytes bytes = activation_bytes(config, element_size);
-  return activation_reserve_bytes + rows * (bytes.input + bytes.matmuls + bytes.cheap);
+  // The head chose its chunk when more was free: the reserve may not hold it.
+  const std::int64_t logits = std::min(kMostLogitsBytes, rows * Dims(config).vocab * element_size);
+  return activation_reserve_bytes + dense_buffer_bytes(config, element_size) + logits + rows * (bytes.input + bytes.matmuls + bytes.cheap);
 }
 
 std::vector<Keep> choose_keep(const config::ModelConfig& config, std::int64_t rows, std::int64_t element_size,

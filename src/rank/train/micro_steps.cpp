@@ -16,6 +16,7 @@ namespace {
 std::vector<std::int64_t> shape_of(const data::Batch& batch) {
   std::vector<std::int64_t> shape = batch.tokens.sizes().vec();
   shape.push_back(batch.keys.defined() ? 1 : 0);
+  shape.push_back(batch.starts.defined() ? 1 : 0);
   return shape;
 }
 
@@ -52,7 +53,8 @@ MicroSteps::MicroSteps(model::Decoder& model, parallel::GradientSync* gradients,
 MicroSteps::~MicroSteps() { model_.on_backward(nullptr); }
 
 at::Tensor MicroSteps::run(const data::Batch& batch, const at::Tensor& scale) {
-  if (may_be_recorded(batch) && options_.recorder && !adding_.graph) record(adding_, batch, scale, [] {});
+  accumulates_ = true;
+  if (may_be_recorded(batch) && !reduction_tried_) record_adding(batch, scale);
   replayed_ = adding_.graph && shape_of(batch) == shape_;
   if (!replayed_) return task::forward_backward(model_, batch, scale);
   fill_inputs(batch, scale);
@@ -107,8 +109,15 @@ void MicroSteps::record(Recording& recording, const data::Batch& batch, const at
   graph_in_hand_ = false;
 }
 
+void MicroSteps::record_adding(const data::Batch& batch, const at::Tensor& scale) {
+  if (options_.recorder && !adding_.graph) record(adding_, batch, scale, [] {});
+}
+
+// Whatever may fail on one rank comes before all agree. Later it would take this rank's reduction along, and leave the others to launch
+// theirs alone.
 void MicroSteps::record_reduction(const comm::Group& ranks, const data::Batch& batch, const at::Tensor& scale) {
   reduction_tried_ = true;
+  if (accumulates_) record_adding(batch, scale);
   if (options_.recorder) {
     const comm::Group::Recording nothing_runs_yet(ranks);
     gradients_->arm(ranks);
@@ -140,7 +149,15 @@ void MicroSteps::give_up(const std::string& why) {
 }
 
 void MicroSteps::make_room(const comm::Group& ranks, std::int64_t bytes) {
-  if (!wanted_ || everyone_can(ranks, free_memory_bytes(ranks.device()) >= bytes)) return;
+  if (!wanted_) return;
+  const auto fits = [&] { return free_memory_bytes(ranks.device()) >= bytes; };
+  bool enough = fits();
+  if (!enough && inputs_.tokens.defined()) {  // what the last evaluation left does not count as free, but is
+    model_.release_buffers();
+    empty_cache(ranks.device());
+    enough = fits();
+  }
+  if (everyone_can(ranks, enough)) return;
   reduction_tried_ = false;
   if (inputs_.tokens.defined()) drop_recordings();
 }

@@ -61,6 +61,7 @@ class MicroSteps {
   };
   bool may_be_recorded(const data::Batch& batch);
   void record(Recording& recording, const data::Batch& batch, const at::Tensor& scale, const std::function<void()>& finish);
+  void record_adding(const data::Batch& batch, const at::Tensor& scale);
   void record_reduction(const comm::Group& ranks, const data::Batch& batch, const at::Tensor& scale);
   void fill_inputs(const data::Batch& batch, const at::Tensor& scale);
   void launch(const Recording& recording);
@@ -76,8 +77,9 @@ class MicroSteps {
   data::Batch inputs_;               // what graphs read; undefined until something is recorded
   at::Tensor scale_;
   Recording adding_, reducing_;
-  bool reduction_tried_ = false;
-  bool graph_in_hand_ = false;  // being recorded or launched: the model's own word of its backward is not for anyone
+  bool accumulates_ = false;      // run() is called at all
+  bool reduction_tried_ = false;  // from then on nothing more is recorded
+  bool graph_in_hand_ = false;    // being recorded or launched: the model's own word of its backward is not for anyone
   bool replayed_ = false;
 };
 

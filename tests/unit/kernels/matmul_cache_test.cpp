@@ -60,7 +60,7 @@ TEST(MatmulCachePath, NamesDeviceAndLibrary) {
   const char* before = std::getenv("LOCKSTEP_CACHE");
   const std::string kept = before ? before : "";
   ::setenv("LOCKSTEP_CACHE", "/somewhere", 1);
-  EXPECT_EQ(matmul_cache_path("NVIDIA H200", 130100), "/somewhere/matmul-2-NVIDIA-H200-130100.txt");
+  EXPECT_EQ(matmul_cache_path("NVIDIA H200", 130100), "/somewhere/matmul-4-NVIDIA-H200-130100.txt");
   EXPECT_EQ(matmul_cache_path("../a/b", 1).parent_path(), "/somewhere");
   before ? ::setenv("LOCKSTEP_CACHE", kept.c_str(), 1) : ::unsetenv("LOCKSTEP_CACHE");
 }

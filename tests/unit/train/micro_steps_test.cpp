@@ -1,152 +1,15 @@
 // Recorded micro-steps against those that run kernel by kernel: the same bits, whatever happens to the model in between. On CUDA graphs
 // are real; on a CPU a recording is the function itself, so that there the tests are about when to record and what is copied where.
-#include "rank/train/micro_steps.h"
-
-#include <ATen/ops/equal.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/CachingDeviceAllocator.h>
-#include <gtest/gtest.h>
 
-#include "config/config.h"
-#include "rank/comm/transport.h"
 #include "rank/kernels/fp8.h"
 #include "rank/model/kv_cache.h"
-#include "rank/optim/optim.h"
-#include "rank/train/make_model.h"
-#include "support/reference/decoder_fixture.h"
+#include "unit/train/micro_steps_fixture.h"
 
 namespace lockstep::train {
 namespace {
-
-constexpr std::int64_t batch_size = 4, time_steps = 16, steps = 20, warm_up = 3;
-
-// What happened to a recorder's graphs; outlives them.
-struct Tally {
-  int recorded = 0, launched = 0;
-};
-
-// Counts; on a CPU a graph calls its work again. `spoil` runs at the end of each recording.
-class CountingRecorder final : public kernels::GraphRecorder {
- public:
-  CountingRecorder(at::Device device, Tally& tally, std::function<void()> spoil = {})
-      : real_(kernels::make_graph_recorder(device)), tally_(tally), spoil_(std::move(spoil)) {}
-
-  std::unique_ptr<kernels::Graph> record(const std::function<void()>& work) override {
-    ++tally_.recorded;
-    if (!real_ && spoil_) spoil_();
-    auto graph = real_ ? real_->record([&] {
-      work();
-      if (spoil_) spoil_();
-    })
-                       : nullptr;
-    return std::make_unique<Counted>(std::move(graph), work, tally_);
-  }
-
- private:
-  class Counted final : public kernels::Graph {
-   public:
-    Counted(std::unique_ptr<kernels::Graph> graph, std::function<void()> work, Tally& tally)
-        : graph_(std::move(graph)), work_(std::move(work)), tally_(tally) {}
-    void launch() override {
-      ++tally_.launched;
-      graph_ ? graph_->launch() : work_();
-    }
-
-   private:
-    std::unique_ptr<kernels::Graph> graph_;
-    std::function<void()> work_;
-    Tally& tally_;
-  };
-  std::unique_ptr<kernels::GraphRecorder> real_;
-  Tally& tally_;
-  std::function<void()> spoil_;
-};
-
-config::RunConfig tiny() {
-  config::RunConfig c;
-  c.model = config::with_defaults({.hidden_size = 64,
-                                   .num_layers = 3,
-                                   .num_heads = 4,
-                                   .kv_heads = 2,
-                                   .intermediate_size = 96,
-                                   .vocab_size = 96,
-                                   .max_seq_len = 128,
-                                   .initializer_range = 0.08});
-  return c;
-}
-
-// A model with everything that trains it.
-struct Training {
-  explicit Training(const config::RunConfig& run, std::shared_ptr<comm::Transport> transport = comm::make_single_transport())
-      : config(run),
-        ranks("world", device, std::move(transport), std::make_shared<record::PageWriter>("", 0)),
-        replica(make_units(config, device)),
-        model(make_decoder(config, replica)),
-        sync(replica.gradients, replica.trained_in_backward_order(), config.parallel),
-        optimizer(optim::make_optimizer(config, replica.trained_in_backward_order(), double(batch_size * time_steps))) {
-    choose_precision(config, *model, device);
-    initialize_weights(config, replica);
-    initialize_adapters(config, replica, *model);
-  }
-
-  void use(std::unique_ptr<kernels::GraphRecorder> recorder) {
-    micro_steps = std::make_unique<MicroSteps>(
-        *model, &sync, MicroSteps::Options{.recorder = std::move(recorder), .warm_up = warm_up, .on_backward = [this] { ++backwards; }});
-  }
-
-  data::Batch batch(int seed, std::int64_t rows = batch_size, std::int64_t time = time_steps) const {
-    const auto made = test::random_batch({.vocab = config.model.vocab_size, .batch = rows, .time = time, .ignored = 5}, seed, device);
-    data::Batch batch{.tokens = made.tokens, .targets = made.targets};
-    if (config.lora.dropout > 0) batch.keys = at::full({rows}, 17 + seed, made.tokens.options());
-    return batch;
-  }
-
-  // One step: micro-batches, reduction, update. Losses are kept.
-  void step(const std::vector<data::Batch>& batches) {
-    at::Tensor sum = at::zeros({}, at::TensorOptions().device(device).dtype(at::kDouble));
-    for (const data::Batch& batch : batches) {
-      const bool last = &batch == &batches.back();
-      const at::Tensor loss =
-          last ? micro_steps->run_and_reduce(ranks, batch, optimizer->scale()) : micro_steps->run(batch, optimizer->scale());
-      sum += loss;
-      losses.push_back(loss.item<double>());
-    }
-    sync.finish(ranks);
-    optimizer->finish_gradients(optimizer->sum_of_squares(), at::full({}, double(batch_size * time_steps), sum.options()), sum);
-    optimizer->step(1e-2);
-  }
-
-  at::Device device = test::device();
-  config::RunConfig config;
-  comm::Group ranks;
-  parallel::Replica replica;
-  std::unique_ptr<model::Decoder> model;
-  parallel::GradientSync sync;
-  std::unique_ptr<optim::Optimizer> optimizer;
-  std::unique_ptr<MicroSteps> micro_steps;
-  std::vector<double> losses;
-  int backwards = 0;
-};
-
-void expect_same_bits(const Training& a, const Training& b) {
-  EXPECT_EQ(a.losses, b.losses);
-  EXPECT_EQ(a.backwards, b.backwards);
-  const auto first = a.replica.trained_in_forward_order(), second = b.replica.trained_in_forward_order();
-  for (std::size_t i = 0; i < first.size(); ++i)
-    EXPECT_TRUE(at::equal(first[i]->exact(), second[i]->exact())) << "weights of " << first[i]->name();
-}
-
-// Memory that was given back is written over, so that whoever still reads it gets what is no number.
-void poison_free_memory(at::Device device) {
-  if (device.is_cpu()) return;
-  std::vector<at::Tensor> all;
-  for (int i = 0; i < 64; ++i)
-    for (const std::int64_t numbers : {64, 1024, 16 * 1024, 256 * 1024})
-      all.push_back(at::full({numbers}, NAN, at::TensorOptions().device(device)));
-}
 
 struct Case {
   std::string name;
@@ -353,7 +216,7 @@ TEST(MicroSteps, PackedRecordsAreNeverRecorded) {
 }
 
 // Sums over ranks that need the host, such as those through its memory.
-class ThroughTheHost final : public comm::Transport {
+class ThroughTheHost : public comm::Transport {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
@@ -378,6 +241,42 @@ TEST(MicroSteps, AReductionThatNeedsTheHostIsNotRecorded) {
   EXPECT_EQ(tally.recorded, 1);
   EXPECT_GT(tally.launched, 0);
   EXPECT_FALSE(graph.micro_steps->replayed()) << "the last micro-step reduces";
+}
+
+// Ranks that can be recorded, and agree or do not.
+class Agreeing final : public ThroughTheHost {
+ public:
+  Agreeing(const Tally& tally, bool others_can) : tally_(tally), others_can_(others_can) {}
+  bool recordable() const override { return true; }
+  comm::Work all_reduce(const at::Tensor& tensor, comm::Reduce op) override {
+    if (op != comm::Reduce::min) return {};
+    recorded_before.push_back(tally_.recorded);
+    if (!others_can_) tensor.fill_(0);
+    return {};
+  }
+  std::vector<int> recorded_before;  // each agreement
+
+ private:
+  const Tally& tally_;
+  const bool others_can_;
+};
+
+// A recording that failed later would leave the other ranks to launch their reduction alone.
+TEST(MicroSteps, EverythingIsRecordedBeforeRanksAgree) {
+  const test::Deterministic deterministic;
+  for (const bool others_can : {true, false}) {
+    Tally tally;
+    const auto transport = std::make_shared<Agreeing>(tally, others_can);
+    Training plain(tiny()), graph(tiny(), transport);
+    plain.use(nullptr);
+    graph.use(std::make_unique<CountingRecorder>(graph.device, tally));
+    for (int step = 0; step < steps; ++step)
+      for (Training* t : {&plain, &graph}) t->step({t->batch(2 * step), t->batch(2 * step + 1)});
+    expect_same_bits(plain, graph);
+    EXPECT_EQ(transport->recorded_before, std::vector<int>{2}) << "one that adds up, one that reduces";
+    EXPECT_EQ(tally.recorded, 2);
+    EXPECT_EQ(tally.launched, others_can ? 2 * steps - warm_up : 0) << "where one rank cannot, none does";
+  }
 }
 
 class Spoilt : public ::testing::TestWithParam<int> {};
