@@ -25,8 +25,8 @@ void block(const AdamW8bit& a, const UpdateNumbers& n, std::int64_t index) {
   float first[kQuantBlock], second[kQuantBlock];
   auto* gradient = static_cast<G*>(a.gradient) + begin;
   auto* exact = static_cast<P*>(a.exact) + begin;
-  auto* m_codes = a.first + begin;
-  auto* v_codes = a.second + begin;
+  auto* m_codes = a.first_codes + begin;
+  auto* v_codes = a.second_codes + begin;
   for (std::int64_t i = 0; i < count; ++i) {
     first[i] = a.first_map[m_codes[i]] * a.first_scale[index];
     second[i] = a.second_map[v_codes[i]] * a.second_scale[index];

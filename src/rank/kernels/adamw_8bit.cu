@@ -152,13 +152,13 @@ __global__ void __launch_bounds__(kWarps * 32, kResident) step(AdamW8bit a, std:
       auto* exact = static_cast<P*>(a.exact) + at;
       take<G>(gradient, g, valid, vectors);
       take<P>(exact, p, valid, vectors);
-      decode(a.first + at, first_map, a.first_scale[block], m, valid, vectors);
-      decode(a.second + at, second_map, a.second_scale[block], v, valid, vectors);
+      decode(a.first_codes + at, first_map, a.first_scale[block], m, valid, vectors);
+      decode(a.second_codes + at, second_map, a.second_scale[block], v, valid, vectors);
       __syncwarp();  // every lane has read the scales that lane 0 will write
 #pragma unroll
       for (int i = 0; i < kLane; ++i) update_one<Rule::adamw>(n, g[i], p[i], m[i], v[i]);
-      encode(a.first + at, first_map, first_starts, a.first_scale + block, m, valid, vectors);
-      encode(a.second + at, second_map, second_starts, a.second_scale + block, v, valid, vectors);
+      encode(a.first_codes + at, first_map, first_starts, a.first_scale + block, m, valid, vectors);
+      encode(a.second_codes + at, second_map, second_starts, a.second_scale + block, v, valid, vectors);
       if constexpr (sizeof(P) == 2) {
 #pragma unroll
         for (int i = 0; i < kLane; ++i) {  // a number that bf16 holds: giving it is exact
@@ -185,7 +185,8 @@ __global__ void __launch_bounds__(kWarps * 32, kResident) step(AdamW8bit a, std:
 void adamw_8bit(const AdamW8bit& a, Stream stream) {
   if (a.count == 0) return;
   const auto blocks = ceil_div(a.count, kQuantBlock);
-  const bool vectors = aligned16(a.gradient) && aligned16(a.exact) && aligned16(a.weights) && aligned16(a.first) && aligned16(a.second);
+  const bool vectors =
+      aligned16(a.gradient) && aligned16(a.exact) && aligned16(a.weights) && aligned16(a.first_codes) && aligned16(a.second_codes);
   const auto grid = unsigned(std::min<std::int64_t>(ceil_div(blocks, kWarps), processors() * kResident));
   by_type(a.gradient_type, [&]<typename G>(G) {
     if (a.exact_type == Type::f32)

@@ -205,18 +205,12 @@ struct Update {
   bool zero_gradient;
 };
 
-// AdamW whose moments are 8-bit codes: in blocks of 256 numbers, a moment is map[code] times the block's largest magnitude.
-struct AdamW8bit {
-  void *gradient, *exact, *weights;  // as Update has them
-  std::uint8_t *first, *second;
+// AdamW whose moments are 8-bit codes: in blocks of 256 numbers, a moment is map[code] times the block's largest magnitude. The states of
+// Update are null.
+struct AdamW8bit : Update {
+  std::uint8_t *first_codes, *second_codes;
   float *first_scale, *second_scale;    // [blocks]
   const float *first_map, *second_map;  // [256] ascending
-  std::int64_t count, place;
-  double rate, beta1, beta2, epsilon, decay;
-  std::uint64_t key;
-  const Control* control;
-  Type gradient_type, exact_type, weight_type;
-  bool zero_gradient;
 };
 inline constexpr std::int64_t kQuantBlock = 256;
 
