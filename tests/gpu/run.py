@@ -112,7 +112,7 @@ def main() -> int:
         run_program(build, "train_tests")
     if options.only in (None, "ranks"):
         run_program(build, "comm_tests", "-Failures.LostRank*")
-        run_program(build, "parallel_tests", "Sizes/*:Replicas.Start*:GradientSync.Recorded*-Sizes/*/4")  # four NCCL ranks on one GPU wait for each other's time slices
+        run_program(build, "parallel_tests", "Sizes/*:Replicas.Start*:Types/*-Sizes/*/4")  # four NCCL ranks on one GPU wait for each other's time slices
     if options.only in (None, "training"):
         compare_training(build)
     print(f"{passed} passed, {failed} failed")

@@ -84,52 +84,54 @@ TEST_P(Buckets, GradientsEqualOneRankWithTheWholeBatch) {
 INSTANTIATE_TEST_SUITE_P(Sizes, Buckets, ::testing::Values(Case{1, 25}, Case{2, 25}, Case{2, 0.001}, Case{3, 0.013}, Case{4, 0.05}));
 
 // A backward with its reduction in one CUDA graph, between steps that run kernel by kernel; over NCCL where there is a GPU.
-TEST(GradientSync, RecordedReductionsEqualThoseThatAreNot) {
-  for (const auto type : {at::kFloat, at::kBFloat16}) {  // the latter summed in f32
-    const auto results = run_ranks(2, config::Backend::automatic, [type](comm::World& world) -> std::vector<double> {
-      const double tolerance = type == at::kFloat ? 1e-6 : 0.02;
-      const comm::Group& ranks = world.everyone();
-      if (!ranks.recordable()) return {};
-      Net net({.bucket_cap_mb = 0.01, .reduce_dtype = config::ReduceDType::f32}, world.device(), type);
-      const auto [all_tokens, all_targets] = global_batch(2);
-      const std::int64_t first = 2 * world.place().rank;
-      const at::Tensor tokens = all_tokens.narrow(0, first, 2).contiguous().to(world.device());
-      const at::Tensor targets = all_targets.narrow(0, first, 2).contiguous().to(world.device());
-      const at::Tensor scale = at::ones({}).to(world.device());
-      const auto plain_step = [&] {
-        net.replica.gradients.zero_();
-        net.sync.arm(ranks);
+class RecordedReductions : public ::testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(RecordedReductions, EqualThoseThatAreNot) {
+  const auto results = run_ranks(2, config::Backend::automatic, [type = GetParam()](comm::World& world) -> std::vector<double> {
+    const double tolerance = type == at::kFloat ? 1e-6 : 0.02;
+    const comm::Group& ranks = world.everyone();
+    if (!ranks.recordable()) return {};
+    Net net({.bucket_cap_mb = 0.01, .reduce_dtype = config::ReduceDType::f32}, world.device(), type);
+    const auto [all_tokens, all_targets] = global_batch(2);
+    const std::int64_t first = 2 * world.place().rank;
+    const at::Tensor tokens = all_tokens.narrow(0, first, 2).contiguous().to(world.device());
+    const at::Tensor targets = all_targets.narrow(0, first, 2).contiguous().to(world.device());
+    const at::Tensor scale = at::ones({}).to(world.device());
+    const auto plain_step = [&] {
+      net.replica.gradients.zero_();
+      net.sync.arm(ranks);
+      net.model.forward_backward(tokens, targets, scale);
+      net.sync.finish(ranks);
+      return values(net.replica.gradients);
+    };
+    plain_step();
+    const auto expected = plain_step();
+    const auto recorder = kernels::make_graph_recorder(world.device());
+    std::unique_ptr<kernels::Graph> graph;
+    {
+      const comm::Group::Recording nothing_runs_yet(ranks);
+      net.sync.arm(ranks);
+      net.model.release_buffers();
+      graph = recorder->record([&] {
         net.model.forward_backward(tokens, targets, scale);
         net.sync.finish(ranks);
-        return values(net.replica.gradients);
-      };
-      plain_step();
-      const auto expected = plain_step();
-      const auto recorder = kernels::make_graph_recorder(world.device());
-      std::unique_ptr<kernels::Graph> graph;
-      {
-        const comm::Group::Recording nothing_runs_yet(ranks);
-        net.sync.arm(ranks);
-        net.model.release_buffers();
-        graph = recorder->record([&] {
-          net.model.forward_backward(tokens, targets, scale);
-          net.sync.finish(ranks);
-        });
-      }
-      for (int step = 0; step < 5; ++step) {
-        net.replica.gradients.zero_();
-        net.sync.arm(ranks);
-        net.sync.replay(ranks, [&] { graph->launch(); });
-        net.sync.finish(ranks);
-        expect_close(values(net.replica.gradients), expected, tolerance);
-        if (step % 2 == 0) expect_close(plain_step(), expected, tolerance);
-      }
-      return expected;
-    });
-    if (results.front().empty()) GTEST_SKIP() << "nothing to record without a GPU";
-    EXPECT_EQ(results[0], results[1]);
-  }
+      });
+    }
+    for (int step = 0; step < 5; ++step) {
+      net.replica.gradients.zero_();
+      net.sync.arm(ranks);
+      net.sync.replay(ranks, [&] { graph->launch(); });
+      net.sync.finish(ranks);
+      expect_close(values(net.replica.gradients), expected, tolerance);
+      if (step % 2 == 0) expect_close(plain_step(), expected, tolerance);
+    }
+    return expected;
+  });
+  if (results.front().empty()) GTEST_SKIP() << "nothing to record without a GPU";
+  EXPECT_EQ(results[0], results[1]);
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, RecordedReductions, ::testing::Values(at::kFloat, at::kBFloat16));  // the latter summed in f32
 
 TEST(GradientSync, EqualsLibTorchsReducer) {
   run_ranks(2, config::Backend::gloo, [](comm::World& world) -> std::vector<double> {
