@@ -120,13 +120,6 @@ SNIPPETS = [
 
 
 @pytest.fixture(scope="module")
-def tool():
-    running = text_tool.TextTool()
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokenizer")
     text_tool.byte_level(300).save(str(path / "tokenizer.json"))

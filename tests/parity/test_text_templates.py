@@ -3,7 +3,7 @@ import pathlib
 import re
 
 import pytest
-from text_tool import TextTool, byte_level
+from text_tool import byte_level
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
@@ -100,13 +100,6 @@ def source_of(name, marked=True):
         return text
     # The same tags as far as white space goes, but nothing is marked.
     return re.sub(r"(\{%[-+]?\s*)generation\b", r"\1if true", re.sub(r"\bendgeneration\b", "endif", text))
-
-
-@pytest.fixture(scope="module")
-def tool():
-    running = TextTool()
-    yield running
-    running.close()
 
 
 @pytest.fixture(scope="module")

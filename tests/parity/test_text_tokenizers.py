@@ -21,13 +21,6 @@ def write(folder, backend, **named):
 
 
 @pytest.fixture(scope="module")
-def tool():
-    running = text_tool.TextTool()
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """name -> a folder with that tokenizer; real ones are skipped where npm could not bring them."""
     root = tmp_path_factory.mktemp("tokenizers")

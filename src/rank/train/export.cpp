@@ -59,15 +59,16 @@ fs::path export_adapter(const Run& run) {
   return folder;
 }
 
-ExportRequest parse_export_request(const std::map<std::string, std::string>& arguments) {
-  const auto text = [&](const char* name) {
-    const auto found = arguments.find(name);
-    return found == arguments.end() ? std::string() : found->second;
-  };
-  ExportRequest request{.run = text("run"), .checkpoint = text("checkpoint"), .output = text("output"), .dtype = text("dtype")};
-  if (const auto bytes = base::parse_integer(text("max-shard-bytes"))) request.max_shard_bytes = static_cast<std::uint64_t>(*bytes);
-  request.nf4 = text("nf4") == "1";
+FolderRequest parse_folder_request(const Arguments& arguments) {
+  FolderRequest request{.output = argument(arguments, "output"), .dtype = argument(arguments, "dtype")};
+  if (const auto bytes = base::parse_integer(argument(arguments, "max-shard-bytes")))
+    request.max_shard_bytes = static_cast<std::uint64_t>(*bytes);
+  request.nf4 = argument(arguments, "nf4") == "1";
   return request;
+}
+
+ExportRequest parse_export_request(const Arguments& arguments) {
+  return {parse_folder_request(arguments), argument(arguments, "run"), argument(arguments, "checkpoint")};
 }
 
 std::string export_checkpoint(const ExportRequest& request) {

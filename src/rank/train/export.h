@@ -2,10 +2,10 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <string>
 
 #include "rank/checkpoint/hub_writer.h"
+#include "rank/train/arguments.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {
@@ -19,28 +19,29 @@ std::filesystem::path export_model(const Run& run);
 // RUN/adapter, in PEFT's form, from the adapters this rank holds. One rank calls it.
 std::filesystem::path export_adapter(const Run& run);
 
-struct ExportRequest {
-  std::filesystem::path run;         // run folder
-  std::filesystem::path checkpoint;  // empty: the newest whole one
+// A model folder to be written.
+struct FolderRequest {
   std::filesystem::path output;
-  std::string dtype;  // "f32", "f16", "bf16"; empty: model.dtype
+  std::string dtype;  // "f32", "f16", "bf16"; empty: that of where the weights come from
   std::uint64_t max_shard_bytes = 5'000'000'000;
   bool nf4 = false;  // in four bits
 };
-ExportRequest parse_export_request(const std::map<std::string, std::string>& arguments);
+
+struct ExportRequest : FolderRequest {
+  std::filesystem::path run;         // run folder
+  std::filesystem::path checkpoint;  // empty: the newest whole one
+};
+ExportRequest parse_export_request(const Arguments& arguments);
+FolderRequest parse_folder_request(const Arguments& arguments);
 // Returns what was written, in a sentence. Shows a bar where standard error is a terminal.
 std::string export_checkpoint(const ExportRequest& request);
 
 // Adapters folded into the model they belong to, as a model folder.
-struct MergeRequest {
+struct MergeRequest : FolderRequest {
   std::filesystem::path model;
   std::vector<std::filesystem::path> adapters;  // one after another
-  std::filesystem::path output;
-  std::string dtype;  // empty: the folder's
-  std::uint64_t max_shard_bytes = 5'000'000'000;
-  bool nf4 = false;  // in four bits
 };
-MergeRequest parse_merge_request(const std::map<std::string, std::string>& arguments);
+MergeRequest parse_merge_request(const Arguments& arguments);
 std::string merge_adapters(const MergeRequest& request);
 
 }  // namespace lockstep::train

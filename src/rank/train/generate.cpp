@@ -17,12 +17,6 @@ namespace lockstep::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Arguments = std::map<std::string, std::string>;
-
-std::string argument(const Arguments& arguments, const char* name, const std::string& otherwise = "") {
-  const auto found = arguments.find(name);
-  return found == arguments.end() ? otherwise : found->second;
-}
 
 double number(const Arguments& arguments, const char* name, double otherwise) {
   const auto found = arguments.find(name);

@@ -4,11 +4,11 @@
 #include <c10/core/Device.h>
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 
 #include "rank/comm/comm.h"
+#include "rank/train/arguments.h"
 #include "rank/train/text_model.h"
 #include "record/page.h"
 
@@ -24,7 +24,7 @@ struct GenerateRequest {
   at::Device device = at::kCPU;
   task::GenerateOptions options;
 };
-GenerateRequest parse_generate_request(const std::map<std::string, std::string>& arguments, at::Device device);
+GenerateRequest parse_generate_request(const Arguments& arguments, at::Device device);
 
 // Prompt and continuation, or a chat's answer, to standard output.
 void generate_one(const GenerateRequest& request);

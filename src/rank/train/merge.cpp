@@ -35,15 +35,9 @@ std::set<std::string> all_touched(const std::vector<checkpoint::PeftAdapter>& ad
 
 }  // namespace
 
-MergeRequest parse_merge_request(const std::map<std::string, std::string>& arguments) {
-  const auto text = [&](const char* name) {
-    const auto found = arguments.find(name);
-    return found == arguments.end() ? std::string() : found->second;
-  };
-  MergeRequest request{.model = text("model"), .output = text("output"), .dtype = text("dtype")};
-  for (const std::string& folder : base::split(text("adapters"), '\n')) request.adapters.emplace_back(folder);
-  if (const auto bytes = base::parse_integer(text("max-shard-bytes"))) request.max_shard_bytes = static_cast<std::uint64_t>(*bytes);
-  request.nf4 = text("nf4") == "1";
+MergeRequest parse_merge_request(const Arguments& arguments) {
+  MergeRequest request{parse_folder_request(arguments), argument(arguments, "model"), {}};
+  for (const std::string& folder : base::split(argument(arguments, "adapters"), '\n')) request.adapters.emplace_back(folder);
   return request;
 }
 
