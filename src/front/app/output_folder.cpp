@@ -12,6 +12,9 @@ namespace lockstep::app {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// "f32", "f16", "bf16" for any spelling, "" for none; UserError otherwise.
 std::string dtype_flag(const std::string& verb, const std::string& text) {
   if (text.empty()) return {};
   const auto dtype = config::dtype_named(base::lower(text));
@@ -19,6 +22,7 @@ std::string dtype_flag(const std::string& verb, const std::string& text) {
   return std::string(config::name_of(*dtype));
 }
 
+// "5GB" is 5000000000 as in transformers, "5GiB" is 5 x 2^30.
 std::uint64_t shard_size_flag(const std::string& verb, const std::string& text) {
   constexpr std::pair<const char*, double> units[] = {{"gib", 1ull << 30}, {"mib", 1 << 20}, {"kib", 1 << 10},
                                                       {"gb", 1e9},         {"mb", 1e6},      {"kb", 1e3}};
@@ -30,6 +34,23 @@ std::uint64_t shard_size_flag(const std::string& verb, const std::string& text) 
       return static_cast<std::uint64_t>(*number * size);
   }
   throw base::usage_error(verb, "--max-shard-size {} is not a size. For example 5GB, 500MB or 2GiB.", text);
+}
+
+}  // namespace
+
+void FolderFlags::add_to(CLI::App& app, const std::string& whose) {
+  app.add_option("--output", output, "folder to make; it may not hold anything yet")->required();
+  app.add_option("--dtype", dtype, "bf16, f16 or f32; " + whose + " if left out");
+  app.add_option("--max-shard-size", max_shard_size, "a file ends where the next tensor would make it larger")->capture_default_str();
+  app.add_flag("--load-in-4bit", load_in_4bit, "matrices of blocks as NF4, in bitsandbytes' form; --dtype is what they compute in");
+}
+
+std::vector<std::string> FolderFlags::arguments(const std::string& verb) const {
+  const std::string type = dtype_flag(verb, dtype);
+  std::vector<std::string> arguments = {"--max-shard-bytes", std::to_string(shard_size_flag(verb, max_shard_size))};
+  if (load_in_4bit) arguments.insert(arguments.end(), {"--nf4", "1"});
+  if (!type.empty()) arguments.insert(arguments.end(), {"--dtype", type});
+  return arguments;
 }
 
 std::string new_output_folder(const std::string& verb, std::string path) {

@@ -20,8 +20,8 @@ namespace {
 using namespace lockstep;
 
 // "--name value" pairs after the verb.
-std::map<std::string, std::string> read_arguments(int argc, char** argv) {
-  std::map<std::string, std::string> values;
+train::Arguments read_arguments(int argc, char** argv) {
+  train::Arguments values;
   for (int i = 2; i + 1 < argc; i += 2) {
     if (std::strncmp(argv[i], "--", 2) != 0) throw base::Bug(fmt::format("worker argument {} is not --name value", argv[i]));
     values[argv[i] + 2] = argv[i + 1];
@@ -45,8 +45,7 @@ at::Device open_device() {
   return device;
 }
 
-void run_train(const std::map<std::string, std::string>& arguments, const std::shared_ptr<record::PageWriter>& page,
-               const comm::Place& place) {
+void run_train(const train::Arguments& arguments, const std::shared_ptr<record::PageWriter>& page, const comm::Place& place) {
   train::listen_for_stop();
   const config::RunConfig config = config::load_resolved(arguments.at("config"));
   // cuBLAS reads this once, when CUDA starts.
@@ -57,8 +56,7 @@ void run_train(const std::map<std::string, std::string>& arguments, const std::s
   page->set_phase(record::Phase::done, run->progress.step);
 }
 
-void run_generate(const std::string& verb, const std::map<std::string, std::string>& arguments, record::PageWriter& page,
-                  const comm::Place& place) {
+void run_generate(const std::string& verb, const train::Arguments& arguments, record::PageWriter& page, const comm::Place& place) {
   const train::GenerateRequest request = train::parse_generate_request(arguments, open_device());
   if (verb == "chat") return train::serve_chat(request);
   if (verb == "generate-file") return train::generate_file(request, place, page);

@@ -12,7 +12,7 @@
 namespace lockstep::bench {
 namespace {
 
-using Arguments = std::map<std::string, std::string>;
+using train::Arguments;
 
 int number(const Arguments& arguments, const std::string& name) {
   const auto value = base::parse_integer(arguments.at(name));

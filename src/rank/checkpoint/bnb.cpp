@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace lockstep::checkpoint {
@@ -19,7 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view nf4_key = ".quant_state.bitsandbytes__nf4", fp4_key = ".quant_state.bitsandbytes__fp4";
 constexpr std::int64_t longest_state = 1 << 16;  // bytes of JSON; real ones have some 170
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+using base::ceil_div;
 
 std::int64_t elements_of(const model::Piece& piece) {
   std::int64_t count = 1;

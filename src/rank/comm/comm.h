@@ -70,6 +70,8 @@ class Group {
   Work send(const at::Tensor& tensor, int to, std::string_view what) const;
   Work recv(const at::Tensor& tensor, int from, std::string_view what) const;
   void barrier(std::string_view what) const;
+  // Whether every rank says yes. Waits for the answer.
+  bool all_agree(bool yes, std::string_view what) const;
 
   // For World: marks in the page what has finished though nobody waited.
   void mark_finished() const;

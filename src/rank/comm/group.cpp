@@ -1,4 +1,5 @@
 // Names, numbers and words around a transport's operations.
+#include <ATen/ops/full.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -114,6 +115,12 @@ void Group::barrier(std::string_view what) const {
   stamped("barrier", what, token, [&] { return transport_->all_reduce(token, Reduce::sum); }).wait();
   // On a device wait() only orders streams; a barrier is for the host.
   if (!token.is_cpu()) token.cpu();
+}
+
+bool Group::all_agree(bool yes, std::string_view what) const {
+  const at::Tensor all = at::full({1}, yes ? 1 : 0, at::TensorOptions().device(state_->device).dtype(at::kFloat));
+  all_reduce(all, Reduce::min, what).wait();
+  return all.item<float>() > 0;
 }
 
 void Group::mark_finished() const {

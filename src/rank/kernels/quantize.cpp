@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/ceil_div.h"
 #include "rank/kernels/face.h"
 #include "rank/kernels/nf4.h"
 
 namespace lockstep::kernels {
 namespace {
 
-std::int64_t blocks_of(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
+using base::ceil_div;
 
 bool holds(const at::Tensor& tensor, at::ScalarType type, std::int64_t count) {
   return tensor.scalar_type() == type && tensor.numel() == count && tensor.is_contiguous();
@@ -54,7 +55,7 @@ std::int64_t code_bytes(Codes kind, std::int64_t count) { return kind == Codes::
 void quantize_blocks(const at::Tensor& values, Codes kind, const at::Tensor& codes, const at::Tensor& scales) {
   const auto count = values.numel();
   expect(values.is_contiguous() && holds(codes, at::kByte, code_bytes(kind, count)), "quantize: contiguous values, codes for all");
-  expect(holds(scales, at::kFloat, blocks_of(count, kWeightBlock)), "quantize: one f32 scale a block");
+  expect(holds(scales, at::kFloat, ceil_div(count, kWeightBlock)), "quantize: one f32 scale a block");
   table_of(values).quantize_blocks({.in = values.const_data_ptr(),
                                     .codes = codes.data_ptr<std::uint8_t>(),
                                     .scales = scales.data_ptr<float>(),
@@ -67,7 +68,7 @@ void quantize_blocks(const at::Tensor& values, Codes kind, const at::Tensor& cod
 void quantize_scales(const at::Tensor& exact, const QuantizedBlocks& blocks) {
   const auto count = exact.numel();
   expect(holds(exact, at::kFloat, count) && holds(blocks.scales, at::kByte, count), "quantize: a code for every scale");
-  expect(holds(blocks.outer, at::kFloat, blocks_of(count, kScaleBlock)) && holds(blocks.map, at::kFloat, 256),
+  expect(holds(blocks.outer, at::kFloat, ceil_div(count, kScaleBlock)) && holds(blocks.map, at::kFloat, 256),
          "quantize: outer scales, map");
   table_of(exact).quantize_scales({.in = exact.const_data_ptr<float>(),
                                    .map = blocks.map.const_data_ptr<float>(),
@@ -84,12 +85,12 @@ void dequantize(std::span<const QuantizedBlocks> pieces, std::span<const std::in
   std::int64_t first = 0;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const QuantizedBlocks& piece = pieces[i];
-    const auto blocks = blocks_of(counts[i], kWeightBlock);
+    const auto blocks = ceil_div(counts[i], kWeightBlock);
     const bool nested = piece.outer.defined();
     expect(holds(piece.codes, at::kByte, code_bytes(kind, counts[i])), "dequantize: a code for every weight");
     expect(holds(piece.scales, nested ? at::kByte : at::kFloat, blocks), "dequantize: a scale for every block");
     if (nested)
-      expect(holds(piece.outer, at::kFloat, blocks_of(blocks, kScaleBlock)) && holds(piece.map, at::kFloat, 256),
+      expect(holds(piece.outer, at::kFloat, ceil_div(blocks, kScaleBlock)) && holds(piece.map, at::kFloat, 256),
              "dequantize: outer scales");
     all.pieces[all.piece_count++] = {.codes = piece.codes.const_data_ptr<std::uint8_t>(),
                                      .scales = nested ? nullptr : piece.scales.const_data_ptr<float>(),

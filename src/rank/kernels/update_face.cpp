@@ -1,6 +1,7 @@
 // The kernels of optimizers as tensors see them: checks lengths and types, then calls the device's.
 #include <ATen/ops/empty.h>
 
+#include "base/ceil_div.h"
 #include "rank/kernels/face.h"
 
 namespace lockstep::kernels {
@@ -77,7 +78,7 @@ void adamw_8bit(const UpdateBuffers& buffers, const QuantState& first, const Qua
   const auto count = buffers.exact.numel();
   for (const QuantState* state : {&first, &second})
     expect(state->codes.numel() == count && state->codes.scalar_type() == at::kByte &&
-               state->scale.numel() == (count + kQuantBlock - 1) / kQuantBlock && state->map.numel() == 256,
+               state->scale.numel() == base::ceil_div(count, kQuantBlock) && state->map.numel() == 256,
            "adamw_8bit: a code a number, a scale a block, 256 values");
   table_of(buffers.exact)
       .adamw_8bit({update_of(buffers, control, settings), first.codes.data_ptr<std::uint8_t>(), second.codes.data_ptr<std::uint8_t>(),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/ceil_div.h"
 #include "rank/kernels/plugin.h"
 #include "rank/model/buffers.h"
 #include "rank/model/linear.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr std::int64_t kRowStep = 128;
 constexpr std::int64_t kMiB = std::int64_t(1) << 20;
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+using base::ceil_div;
 
 // A CPU wants the chunk in its cache. A GPU wants few chunks, since each reads and writes the matrix's whole gradient again: what is
 // free decides, within bounds that leave memory to the rest.

@@ -6,6 +6,7 @@
 #include <ATen/ops/mean.h>
 #include <ATen/ops/zeros.h>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace lockstep::model {
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kChunk = std::int64_t{1} << 23;  // elements that cross to the device at once: a multiple of every block
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+using base::ceil_div;
 
 // The mean as torch.mean gives it on one thread, whatever the threads and the device: every rank must get the same bits.
 double mean_of(const at::Tensor& scales) {

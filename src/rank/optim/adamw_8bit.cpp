@@ -8,11 +8,13 @@
 
 #include <cmath>
 
+#include "base/ceil_div.h"
+
 namespace lockstep::optim {
 
 namespace {
 
-std::int64_t blocks_of(std::int64_t count) { return (count + kernels::kQuantBlock - 1) / kernels::kQuantBlock; }
+std::int64_t blocks_of(std::int64_t count) { return base::ceil_div(count, kernels::kQuantBlock); }
 
 }  // namespace
 

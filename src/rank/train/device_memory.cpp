@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <ATen/Parallel.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 #include <fstream>
 
@@ -24,6 +25,10 @@ std::int64_t free_memory_bytes(at::Device device) {
   std::uint64_t free = 0, total = 0;
   kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
   return static_cast<std::int64_t>(free);
+}
+
+void empty_cache(at::Device device) {
+  if (!device.is_cpu()) at::getDeviceAllocator(device.type())->emptyCache();
 }
 
 std::string describe_device(at::Device device) {

@@ -3,13 +3,13 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
 
 #include <new>
 
 #include "base/error.h"
 #include "rank/data/data.h"
+#include "rank/train/device_memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -36,11 +36,9 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
   if (!run.config.trainer.auto_find_batch_size) return "";
   const std::int64_t asked = run.batch.batch_size;
   while (true) {
-    at::Tensor refused =
-        at::full({1}, fits(run, run.batch.batch_size) ? 0 : 1, at::TensorOptions().dtype(at::kFloat).device(group.device()));
+    const bool here = fits(run, run.batch.batch_size);
     run.replica.gradients.zero_();
-    group.all_reduce(refused, comm::Reduce::max, "whether a micro-batch fits").wait();
-    if (refused.item<float>() == 0) break;
+    if (group.all_agree(here, "whether a micro-batch fits")) break;
     if (run.batch.batch_size == 1) {
       throw base::machine_error("memory",
                                 "not even one sample of {} tokens fits into memory. Lower data.seq_len, or use --recompute blocks, "
@@ -52,7 +50,7 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
     run.batch.gradient_accumulation *= run.batch.batch_size / smaller;
     run.batch.batch_size = smaller;
     run.model->release_buffers();
-    if (!group.device().is_cpu()) at::getDeviceAllocator(group.device().type())->emptyCache();
+    empty_cache(group.device());
   }
   if (run.batch.batch_size == asked) return "";
   return fmt::format("batch_size {} did not fit into memory; a step takes {} micro-batches of {} instead, the global batch stays {}", asked,

@@ -9,6 +9,13 @@
 #include "rank/train/device_memory.h"
 
 namespace lockstep::train {
+namespace {
+
+std::int64_t fp8_bytes(const config::RunConfig& config, std::int64_t rows) {
+  return config.trainer.fp8 ? model::fp8_bytes(config.model, rows) : 0;
+}
+
+}  // namespace
 
 std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, at::Device device,
                                   int ranks) {
@@ -22,12 +29,15 @@ std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t 
       return keep;
     }
     case config::Recompute::automatic: {
-      const std::int64_t held_back =
-          std::min(ranks - 1, 1) * model::ranks_reserve_bytes + (config.trainer.fp8 ? model::fp8_bytes(config.model, rows) : 0);
+      const std::int64_t held_back = std::min(ranks - 1, 1) * model::ranks_reserve_bytes + fp8_bytes(config, rows);
       return model::choose_keep(config.model, rows, element_size, free_memory_bytes(device) - held_back);
     }
   }
   throw base::Bug("a policy that has no name");
+}
+
+std::int64_t evaluation_bytes(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size) {
+  return fp8_bytes(config, rows) + model::evaluation_bytes(config.model, rows, element_size);
 }
 
 }  // namespace lockstep::train

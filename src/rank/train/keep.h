@@ -15,4 +15,7 @@ namespace lockstep::train {
 std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, at::Device device,
                                   int ranks = 1);
 
+// What an evaluation of `rows` tokens at once takes beside training's own memory.
+std::int64_t evaluation_bytes(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size);
+
 }  // namespace lockstep::train

@@ -5,10 +5,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "rank/model/fp8.h"
-#include "rank/model/recompute.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/export.h"
+#include "rank/train/keep.h"
 #include "rank/train/moment.h"
 #include "rank/train/profile.h"
 #include "rank/train/samples.h"
@@ -183,9 +182,8 @@ class Loop {
   // Collective: for a forward beside recorded micro-steps.
   void make_room() {
     const std::int64_t rows = run_.batch.batch_size * run_.config.data.seq_len;
-    const std::int64_t fp8 = run_.config.trainer.fp8 ? model::fp8_bytes(run_.config.model, rows) : 0;
-    run_.micro_steps->make_room(
-        run_.ranks(), fp8 + model::evaluation_bytes(run_.config.model, rows, run_.replica.units.front()->weights().element_size()));
+    const std::int64_t element_size = run_.replica.units.front()->weights().element_size();
+    run_.micro_steps->make_room(run_.ranks(), evaluation_bytes(run_.config, rows, element_size));
   }
 
   // True where this is the best model so far, to be kept. The same on every rank.

@@ -1,8 +1,6 @@
 // When to record, when to replay, and what to do where recording fails.
 #include "rank/train/micro_steps.h"
 
-#include <ATen/ops/full.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/util/Exception.h>
 
 #include "base/error.h"
@@ -22,16 +20,8 @@ std::vector<std::int64_t> shape_of(const data::Batch& batch) {
 
 at::Tensor room_for(const at::Tensor& tensor) { return tensor.defined() ? at::empty_like(tensor) : at::Tensor(); }
 
-void empty_cache(at::Device device) {
-  if (!device.is_cpu()) at::getDeviceAllocator(device.type())->emptyCache();
-}
-
-// Collective. Whether a recorded collective is launched must be the same on all ranks, so one that cannot speaks for all.
-bool everyone_can(const comm::Group& ranks, bool can) {
-  const at::Tensor all = at::full({1}, can ? 1 : 0, at::TensorOptions().dtype(at::kFloat).device(ranks.device()));
-  ranks.all_reduce(all, comm::Reduce::min, "whether micro-steps are recorded").wait();
-  return all.item<float>() > 0;
-}
+// Whether a recorded collective is launched must be the same on all ranks, so one that cannot speaks for all.
+constexpr std::string_view kAgreement = "whether micro-steps are recorded";
 
 }  // namespace
 
@@ -124,7 +114,7 @@ void MicroSteps::record_reduction(const comm::Group& ranks, const data::Batch& b
     record(reducing_, batch, scale, [this, &ranks] { gradients_->finish(ranks); });
   }
   const bool mine = reducing_.graph != nullptr;
-  if (!everyone_can(ranks, mine) && mine) give_up("another rank could not record it");
+  if (!ranks.all_agree(mine, kAgreement) && mine) give_up("another rank could not record it");
 }
 
 void MicroSteps::fill_inputs(const data::Batch& batch, const at::Tensor& scale) {
@@ -157,7 +147,7 @@ void MicroSteps::make_room(const comm::Group& ranks, std::int64_t bytes) {
     empty_cache(ranks.device());
     enough = fits();
   }
-  if (everyone_can(ranks, enough)) return;
+  if (ranks.all_agree(enough, kAgreement)) return;
   reduction_tried_ = false;
   if (inputs_.tokens.defined()) drop_recordings();
 }

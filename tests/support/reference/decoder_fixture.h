@@ -1,6 +1,7 @@
 // Units, weights and batches for tests of the decoder.
 #pragma once
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 
 #include "rank/model/model.h"
@@ -37,6 +38,16 @@ inline Batch random_batch(const BatchShape& shape, int seed, const at::Device& d
   if (shape.ignored > 0)
     for (std::int64_t i = 0; i < targets.numel(); i += shape.ignored) targets.view({-1})[i].fill_(-100);
   return {tokens.to(device), targets.to(device)};
+}
+
+// The loss of the second of two micro-steps: buffers are used again, gradients are added up.
+inline double loss_of_two_steps(model::Decoder& decoder, const BatchShape& shape, const at::Device& device) {
+  double loss = 0;
+  for (int step = 0; step < 2; ++step) {
+    const Batch batch = random_batch(shape, step, device);
+    loss = decoder.forward_backward(batch.tokens, batch.targets, at::ones({}, batch.tokens.options().dtype(at::kFloat))).item<double>();
+  }
+  return loss;
 }
 
 }  // namespace lockstep::test

@@ -47,11 +47,7 @@ Result run(const config::ModelConfig& config, const Setting& setting) {
   if (setting.fp8) decoder.use_fp8();
   decoder.set_keep(setting.keep);
   Result result;
-  for (int step = 0; step < 2; ++step) {  // twice: buffers and scales are used again, gradients are added up
-    const auto batch = test::random_batch({.vocab = 512, .batch = 5, .time = setting.time, .ignored = 5}, step, storage.device);
-    result.loss =
-        decoder.forward_backward(batch.tokens, batch.targets, at::ones({}, batch.tokens.options().dtype(at::kFloat))).item<double>();
-  }
+  result.loss = test::loss_of_two_steps(decoder, {.vocab = 512, .batch = 5, .time = setting.time, .ignored = 5}, storage.device);
   for (const auto& unit : units)
     for (const auto& [name, view] : unit->pieces_of(unit->gradients())) result.gradients.emplace_back(name, view.clone());
   return result;

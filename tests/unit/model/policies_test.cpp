@@ -33,11 +33,7 @@ Result run(const config::ModelConfig& config, const UnitStorage& storage, Prepar
   Decoder decoder(config, test::pointers(units));
   prepare(decoder);
   Result result;
-  for (int step = 0; step < 2; ++step) {  // twice: buffers are reused the second time
-    const auto batch = test::random_batch({.vocab = config.vocab_size, .batch = 3, .time = 16, .ignored = 5}, step, storage.device);
-    result.loss =
-        decoder.forward_backward(batch.tokens, batch.targets, at::ones({}, batch.tokens.options().dtype(at::kFloat))).item<double>();
-  }
+  result.loss = test::loss_of_two_steps(decoder, {.vocab = config.vocab_size, .batch = 3, .time = 16, .ignored = 5}, storage.device);
   for (const auto& unit : units) result.gradients.push_back(unit->gradients().clone());
   return result;
 }
