@@ -28,16 +28,22 @@ set(LOCKSTEP_CUDNN_FRONTEND "${site_packages}/include" CACHE PATH "Where cudnn_f
 if(NOT EXISTS "${LOCKSTEP_CUDNN_FRONTEND}/cudnn_frontend.h")
   message(FATAL_ERROR "cudnn_frontend.h is not in ${LOCKSTEP_CUDNN_FRONTEND}. Run tools/setup.sh, or build without CUDA: make CUDA=0.")
 endif()
-set(nvcc_flags -std=c++20 -O3 --expt-relaxed-constexpr -I${CMAKE_SOURCE_DIR}/src -Xcompiler=-fPIC,-fvisibility=hidden,-Wall ${gencodes})
+set(nvcc_flags -std=c++20 -O3 --expt-relaxed-constexpr -I${CMAKE_SOURCE_DIR}/src -Xcompiler=-fPIC,-fvisibility=hidden,-Wall)
+# A file that ends in _sm90 uses what only Hopper has; its code runs on no other family.
+set(hopper_gencode -gencode "arch=compute_90a,code=sm_90a")
 file(GLOB cuda_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/rank/*/*.cu")
 set(cuda_objects)
 foreach(source ${cuda_sources})
   file(RELATIVE_PATH relative "${CMAKE_SOURCE_DIR}/src" "${source}")
   string(REPLACE "/" "_" object "${relative}.o")
   set(object "${CMAKE_BINARY_DIR}/cuda/${object}")
+  set(targets ${gencodes})
+  if(source MATCHES "_sm90\\.cu$")
+    set(targets ${hopper_gencode})
+  endif()
   add_custom_command(
     OUTPUT "${object}"
-    COMMAND ${cuda_launcher} "${nvcc}" ${nvcc_flags} -MMD -MF "${object}.d" -MT "${object}" -c "${source}" -o "${object}"
+    COMMAND ${cuda_launcher} "${nvcc}" ${nvcc_flags} ${targets} -MMD -MF "${object}.d" -MT "${object}" -c "${source}" -o "${object}"
     DEPENDS "${source}"
     DEPFILE "${object}.d"
     COMMENT "Building CUDA object ${relative}"

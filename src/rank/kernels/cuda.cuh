@@ -169,6 +169,8 @@ void quantize_blocks(const QuantizeBlocks&, Stream);
 void quantize_scales(const QuantizeScales&, Stream);
 void dequantize(const Dequantize&, Stream);
 bool matmul(const Matmul&, Stream);
+void gate_up_swiglu(const GateUpSwiglu&, Stream);
+void down_backward_swiglu(const DownBackwardSwiglu&, Stream);
 const Table& table();
 
 }  // namespace lockstep::kernels::cuda

@@ -28,6 +28,8 @@ const Table& table() {
       .quantize_scales = quantize_scales,
       .dequantize = dequantize,
       .matmul = matmul,
+      .gate_up_swiglu = gate_up_swiglu,
+      .down_backward_swiglu = down_backward_swiglu,
   };
   return table;
 }

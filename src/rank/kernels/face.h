@@ -25,6 +25,10 @@ inline Stream stream_of(const at::Tensor& tensor) {
 
 inline const Table& table_of(const at::Tensor& tensor) { return table_for(tensor.device()); }
 
+inline bool same(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.is_contiguous() && b.is_contiguous();
+}
+
 inline void expect(bool holds, std::string_view promise, std::source_location where = std::source_location::current()) {
   base::check(holds, promise, where);
 }

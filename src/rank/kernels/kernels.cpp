@@ -1,4 +1,5 @@
-// The kernels of a model as tensors see them: checks shapes and types, then calls the device's. Those of optimizers: update_face.cpp.
+// The kernels of a model as tensors see them: checks shapes and types, then calls the device's. Those of SwiGLU and of
+// optimizers: swiglu_face.cpp, update_face.cpp.
 #include "rank/kernels/kernels.h"
 
 #include <ATen/Context.h>
@@ -11,10 +12,6 @@
 namespace lockstep::kernels {
 
 namespace {
-
-bool same(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.is_contiguous() && b.is_contiguous();
-}
 
 // Scratch for column sums. Lives as long as the launch needs it: the allocator reuses memory in stream order.
 at::Tensor partials_for(const at::Tensor& like, std::int64_t width) {
@@ -160,27 +157,6 @@ void rope_backward(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor&
                                 .type = type_of(dqkv),
                                 .gradient_type = norms.dq.defined() ? type_of(norms.dq) : Type::f32},
                                stream_of(dqkv));
-}
-
-void swiglu_forward(const at::Tensor& gate_up, const at::Tensor& out) {
-  expect(gate_up.dim() == 2 && gate_up.size(1) == 2 * out.size(1) && gate_up.is_contiguous() && out.is_contiguous(),
-         "swiglu: gate and up side by side");
-  table_of(out).swiglu_forward(
-      {.gate_up = gate_up.const_data_ptr(), .out = out.data_ptr(), .rows = out.size(0), .width = out.size(1), .type = type_of(out)},
-      stream_of(out));
-}
-
-void swiglu_backward(const at::Tensor& gate_up, const at::Tensor& dout, const at::Tensor& dgate_up, const at::Tensor& out_again) {
-  expect(gate_up.dim() == 2 && gate_up.size(1) == 2 * dout.size(1) && same(gate_up, dgate_up), "swiglu: gate and up side by side");
-  if (out_again.defined()) expect(same(out_again, dout), "swiglu: output is shaped like its gradient");
-  table_of(dout).swiglu_backward({.gate_up = gate_up.const_data_ptr(),
-                                  .dout = dout.const_data_ptr(),
-                                  .dgate_up = dgate_up.data_ptr(),
-                                  .out = out_again.defined() ? out_again.data_ptr() : nullptr,
-                                  .rows = dout.size(0),
-                                  .width = dout.size(1),
-                                  .type = type_of(dout)},
-                                 stream_of(dout));
 }
 
 void bias_backward(const at::Tensor& dout, const at::Tensor& dbias) {

@@ -45,6 +45,22 @@ void rope_backward(const at::Tensor& dq, const at::Tensor& dk, const at::Tensor&
 
 void swiglu_forward(const at::Tensor& gate_up, const at::Tensor& out);
 void swiglu_backward(const at::Tensor& gate_up, const at::Tensor& dout, const at::Tensor& dgate_up, const at::Tensor& out_again);
+
+// SwiGLU together with the matmul beside it: whether there are such kernels for gate_up's device, type and width, for products over `inner`
+// numbers, and for adapters of `rank` (0: none).
+bool fuses_swiglu(const at::Tensor& gate_up, std::int64_t inner, std::int64_t rank);
+// An adapter's thin product: factors[0] has the rows, factors[1] the columns. Both undefined: none.
+struct ThinProduct {
+  at::Tensor low, weight;
+};
+// gate_up = x weight^T (+ thin.low thin.weight^T, in halves), out = silu(gate) * up.
+void gate_up_swiglu(const at::Tensor& gate_up, const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
+                    const ThinProduct& thin);
+// gate_up becomes its own gradient, where that of silu(gate) * up is dout weight (+ thin.low thin.weight). out_again: undefined or made
+// again.
+void down_backward_swiglu(const at::Tensor& gate_up, const at::Tensor& out_again, const at::Tensor& dout, const at::Tensor& weight,
+                          const ThinProduct& thin);
+
 void bias_backward(const at::Tensor& dout, const at::Tensor& dbias);
 
 void embedding_forward(const at::Tensor& tokens, const at::Tensor& weight, const at::Tensor& out);

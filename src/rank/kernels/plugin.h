@@ -29,7 +29,7 @@ struct CudaPlugin {
   int (*device_count)();
   void (*set_allocator)(const char* settings);  // "expandable_segments:True"
 };
-inline constexpr int kCudaPluginVersion = 7;
+inline constexpr int kCudaPluginVersion = 8;
 
 // Loads the plug-in on first call; throws UserError(machine) that says what is missing.
 const CudaPlugin& cuda_plugin();

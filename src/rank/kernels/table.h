@@ -92,6 +92,24 @@ struct SwigluBackward {
   Type type;
 };
 
+// gate_up = x weight^T (+ low b^T, an adapter's share: gate's columns of low with gate's rows of b, up's with up's), out = silu(gate) * up.
+// bf16; sides of matrices are multiples of 8.
+struct GateUpSwiglu {
+  const void *x, *weight;  // [rows, inner], [2 x width, inner]
+  void *gate_up, *out;     // [rows, 2 x width], [rows, width]
+  const void *low, *b;     // [rows, 2 x rank], [2 x width, rank], or null
+  std::int64_t rows, width, inner, rank;
+};
+
+// d = dout weight (+ dlow a) is the gradient of silu(gate) * up; gate_up becomes its own gradient, and out, where it is not null,
+// receives silu(gate) * up again. bf16; sides of matrices are multiples of 8.
+struct DownBackwardSwiglu {
+  const void *dout, *weight;  // [rows, inner], [inner, width]
+  void *gate_up, *out;        // [rows, 2 x width], [rows, width] or null
+  const void *dlow, *a;       // [rows, rank], [rank, width], or null
+  std::int64_t rows, width, inner, rank;
+};
+
 // dbias += column sums of dout, in f32.
 struct BiasBackward {
   const void* dout;  // [rows, width]
@@ -306,7 +324,9 @@ struct Table {
   void (*quantize_blocks)(const QuantizeBlocks&, Stream);
   void (*quantize_scales)(const QuantizeScales&, Stream);
   void (*dequantize)(const Dequantize&, Stream);
-  bool (*matmul)(const Matmul&, Stream);  // false: no algorithm for these sizes. Null on a CPU, where ATen's serves.
+  bool (*matmul)(const Matmul&, Stream);                // false: no algorithm for these sizes. Null on a CPU, where ATen's serves.
+  void (*gate_up_swiglu)(const GateUpSwiglu&, Stream);  // these two on compute capability 9.0 alone
+  void (*down_backward_swiglu)(const DownBackwardSwiglu&, Stream);
 };
 
 }  // namespace lockstep::kernels

@@ -29,14 +29,16 @@ const at::Tensor& Adapter::dropped(const at::Tensor& x, const Dropout& dropout, 
   return scratch.dropped;
 }
 
-void Adapter::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const {
+void Adapter::forward_low(const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const {
   fit(low, {x.size(0), low_width()}, x.options());
-  linear(low, dropped(x, dropout, scratch), unit_.weight(place_.a), {}, Into::write, scale_);
+  linear(low, dropped(x, dropout, scratch), a(), {}, Into::write, scale_);
+}
+
+void Adapter::forward_out(const at::Tensor& out, const at::Tensor& low) const {
   std::int64_t row = 0;
   for (std::size_t i = 0; i < place_.parts.size(); ++i) {
     const auto [column, columns] = place_.parts[i];
-    linear(out.narrow(1, column, columns), low.narrow(1, std::int64_t(i) * rank_, rank_), unit_.weight(place_.b).narrow(0, row, columns),
-           {});
+    linear(out.narrow(1, column, columns), low.narrow(1, std::int64_t(i) * rank_, rank_), b().narrow(0, row, columns), {});
     row += columns;
   }
   clear_other_columns(out);
@@ -59,14 +61,14 @@ void Adapter::backward_low(const at::Tensor& dout, AdapterScratch& scratch) cons
   std::int64_t row = 0;
   for (std::size_t i = 0; i < place_.parts.size(); ++i) {
     const auto [column, columns] = place_.parts[i];
-    linear_backward_input(dlow.narrow(1, std::int64_t(i) * rank_, rank_), dout.narrow(1, column, columns),
-                          unit_.weight(place_.b).narrow(0, row, columns), Into::write, scale_);
+    linear_backward_input(dlow.narrow(1, std::int64_t(i) * rank_, rank_), dout.narrow(1, column, columns), b().narrow(0, row, columns),
+                          Into::write, scale_);
     row += columns;
   }
 }
 
 void Adapter::backward_input(const at::Tensor& dx, const Dropout& dropout, AdapterScratch& scratch) const {
-  linear_backward_input(dx, scratch.dlow, unit_.weight(place_.a));
+  linear_backward_input(dx, scratch.dlow, a());
   if (drops(dropout)) kernels::dropout(dx, dx, dropout.keys, dropout.time, site_, dropout_);
 }
 
@@ -89,9 +91,8 @@ at::Tensor Adapter::row_norms(const at::Tensor& weight) const {
   std::int64_t row = 0;
   for (std::size_t i = 0; i < place_.parts.size(); ++i) {
     const auto [column, columns] = place_.parts[i];
-    const at::Tensor b = unit_.weight(place_.b).narrow(0, row, columns);
-    const at::Tensor a = unit_.weight(place_.a).narrow(0, std::int64_t(i) * rank_, rank_);
-    norms.push_back(at::linalg_vector_norm(at::addmm(weight.narrow(0, column, columns), b, a, 1, scale_), 2, {1}, false, at::kFloat));
+    const at::Tensor up = b().narrow(0, row, columns), down = a().narrow(0, std::int64_t(i) * rank_, rank_);
+    norms.push_back(at::linalg_vector_norm(at::addmm(weight.narrow(0, column, columns), up, down, 1, scale_), 2, {1}, false, at::kFloat));
     row += columns;
   }
   return at::cat(norms);

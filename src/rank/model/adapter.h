@@ -57,15 +57,23 @@ class Adapter {
 
   bool is_dora() const { return dora_; }
   std::int64_t low_width() const { return std::int64_t(place_.parts.size()) * rank_; }
+  std::int64_t rank() const { return rank_; }
+  std::size_t parts() const { return place_.parts.size(); }
+  const at::Tensor& a() const { return unit_.weight(place_.a); }  // [low_width, in]
+  const at::Tensor& b() const { return unit_.weight(place_.b); }  // [adapted columns, rank]
 
-  // out: [rows, out] becomes the adapter's share, 0 in columns that have none; low: [rows, low_width] is kept for backward.
-  void forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const;
+  // low: [rows, low_width] = scale x A^T, kept for backward.
+  void forward_low(const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const;
+  // out: [rows, out] becomes the adapter's share, 0 in columns that have none.
+  void forward_out(const at::Tensor& out, const at::Tensor& low) const;
   // scratch.dlow = gradient of the low-rank product, which the other two read.
   void backward_low(const at::Tensor& dout, AdapterScratch& scratch) const;
   // dx becomes the adapter's share, from scratch.dlow.
   void backward_input(const at::Tensor& dx, const Dropout& dropout, AdapterScratch& scratch) const;
   void backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
                        AdapterScratch& scratch) const;
+
+  bool drops(const Dropout& dropout) const { return dropout.keys.defined() && dropout_ > 0; }
 
   // DoRA. gain() = magnitude / norm of the rows of weight + scale B A, kept until the next call; columns without an adapter gain 1.
   const at::Tensor& update_gain(const at::Tensor& weight) const;
@@ -78,7 +86,6 @@ class Adapter {
  private:
   at::Tensor row_norms(const at::Tensor& weight) const;  // [adapted columns]
   void clear_other_columns(const at::Tensor& out) const;
-  bool drops(const Dropout& dropout) const { return dropout.keys.defined() && dropout_ > 0; }
   const at::Tensor& dropped(const at::Tensor& x, const Dropout& dropout, AdapterScratch& scratch) const;
 
   Unit& unit_;

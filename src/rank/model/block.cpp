@@ -129,9 +129,8 @@ void Block::expand(const BlockContext& context, const Places& at) const {
   fit(m.rstd2, {rows}, x.options().dtype(at::kFloat));
   kernels::rms_norm_forward(x, delta, unit_.weight(BlockLeaves::post_norm), dims_.norm_eps, m.middle, at.norm2, m.rstd2);
   fit(m.gate_up, {rows, 2 * dims_.intermediate}, x.options());
-  gate_up_.forward(m.gate_up, at.norm2, m.low[2], context.dropout, context.scratch->projection);
   fit(c.swiglu, {rows, dims_.intermediate}, x.options());
-  kernels::swiglu_forward(m.gate_up, c.swiglu);
+  gate_up_.forward_swiglu(m.gate_up, c.swiglu, at.norm2, m.low[2], context.dropout, context.scratch->projection);
 }
 
 void Block::backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved, bool further) const {
@@ -159,18 +158,14 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
   auto& m = at.matmuls;
   auto& c = at.cheap;
   const auto rows = dstream.size(0);
-  // gate_up turns into its own gradient. SwiGLU's output and its gradient take turns in one place: the output is made again from the
-  // gradient's pass where it was not kept, and gives way once no one needs it where it was.
+  // gate_up turns into its own gradient. Where SwiGLU's output was not kept it is made again on the way; where it was, its place is needed
+  // once the weights have seen it.
+  const bool again = keep_ == Keep::matmuls;
+  const auto backward_weight = [&] { down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection); };
   down_.begin_backward(dstream, scratch.projection);
-  if (keep_ == Keep::matmuls) {
-    down_.backward_input(c.swiglu, dstream, context.dropout, scratch.projection);
-    kernels::swiglu_backward(m.gate_up, c.swiglu, m.gate_up, c.swiglu);
-    down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
-  } else {
-    down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection);
-    down_.backward_input(c.swiglu, dstream, context.dropout, scratch.projection);
-    kernels::swiglu_backward(m.gate_up, c.swiglu, m.gate_up, {});
-  }
+  if (!again) backward_weight();
+  down_.backward_swiglu(m.gate_up, c.swiglu, again, dstream, context.dropout, scratch.projection);
+  if (again) backward_weight();
 
   if (keep_ == Keep::matmuls) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, at.norm2);
   const auto& dnorm = fit(scratch.hidden, {rows, dims_.hidden}, dstream.options());

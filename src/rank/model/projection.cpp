@@ -7,6 +7,12 @@
 
 namespace lockstep::model {
 
+namespace {
+
+constexpr std::int64_t kFusedRows = 512;  // with fewer, tiles of many rows would multiply mostly nothing
+
+}  // namespace
+
 Projection::Projection(Unit& unit, std::size_t leaf, std::optional<std::size_t> bias, std::optional<Adapter> adapter)
     : unit_(unit), leaf_(leaf), bias_(bias), adapter_(std::move(adapter)) {}
 
@@ -17,7 +23,10 @@ const at::Tensor& Projection::weight(ProjectionScratch& scratch) const {
 
 void Projection::multiply(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::Tensor& low,
                           const Dropout& dropout, ProjectionScratch& scratch) const {
-  if (adapter_) adapter_->forward(out, x, low, dropout, scratch.adapter);
+  if (adapter_) {
+    adapter_->forward_low(x, low, dropout, scratch.adapter);
+    adapter_->forward_out(out, low);
+  }
   if (scratch.fp8 && scratch.fp8->forward(out, x, weight, bias, into(), scales_)) return;
   linear(out, x, weight, bias, into());
 }
@@ -32,6 +41,27 @@ void Projection::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor&
   auto gained = out;
   gained.mul_(adapter_->update_gain(w));
   if (bias.defined()) gained.add_(bias);
+}
+
+bool Projection::fuses_swiglu(const at::Tensor& gate_up, std::int64_t inner, const ProjectionScratch& scratch) const {
+  return gate_up.size(0) >= kFusedRows && !scratch.fp8 && !bias_ && !(adapter_ && adapter_->is_dora()) &&
+         kernels::fuses_swiglu(gate_up, inner, adapter_ ? adapter_->rank() : 0);
+}
+
+void Projection::forward_swiglu(const at::Tensor& gate_up, const at::Tensor& swiglu, const at::Tensor& x, at::Tensor& low,
+                                const Dropout& dropout, ProjectionScratch& scratch) const {
+  const bool both_adapted = adapter_ && adapter_->parts() == 2;
+  if (!fuses_swiglu(gate_up, x.size(1), scratch) || (adapter_ && !both_adapted)) {
+    forward(gate_up, x, low, dropout, scratch);
+    kernels::swiglu_forward(gate_up, swiglu);
+    return;
+  }
+  kernels::ThinProduct thin;
+  if (adapter_) {
+    adapter_->forward_low(x, low, dropout, scratch.adapter);
+    thin = {low, adapter_->b()};
+  }
+  kernels::gate_up_swiglu(gate_up, swiglu, x, weight(scratch), thin);
 }
 
 const at::Tensor& Projection::gained(const at::Tensor& dout, const ProjectionScratch& scratch) const {
@@ -54,6 +84,18 @@ void Projection::backward_input(const at::Tensor& dx, const at::Tensor& dout, co
   if (adapter_) adapter_->backward_input(dx, dropout, scratch.adapter);
   if (scratch.fp8 && scratch.fp8->backward_input(dx, d, w, into(), scales_, /*paired=*/unit_.trainable())) return;
   linear_backward_input(dx, d, w, into());
+}
+
+void Projection::backward_swiglu(const at::Tensor& gate_up, const at::Tensor& swiglu, bool again, const at::Tensor& dout,
+                                 const Dropout& dropout, ProjectionScratch& scratch) const {
+  // Dropout comes between an adapter's share and the sum.
+  if (!fuses_swiglu(gate_up, dout.size(1), scratch) || (adapter_ && adapter_->drops(dropout))) {
+    backward_input(swiglu, dout, dropout, scratch);
+    kernels::swiglu_backward(gate_up, swiglu, gate_up, again ? swiglu : at::Tensor());
+    return;
+  }
+  const auto thin = adapter_ ? kernels::ThinProduct{scratch.adapter.dlow, adapter_->a()} : kernels::ThinProduct{};
+  kernels::down_backward_swiglu(gate_up, again ? swiglu : at::Tensor(), dout, weight(scratch), thin);
 }
 
 void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,

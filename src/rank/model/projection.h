@@ -25,10 +25,17 @@ class Projection {
 
   // out = x weight^T (+ bias) (+ adapter). low: what the adapter keeps for backward.
   void forward(const at::Tensor& out, const at::Tensor& x, at::Tensor& low, const Dropout& dropout, ProjectionScratch& scratch) const;
+  // The same where out is gate and up side by side, and SwiGLU of them: in one kernel where there is one.
+  void forward_swiglu(const at::Tensor& gate_up, const at::Tensor& swiglu, const at::Tensor& x, at::Tensor& low, const Dropout& dropout,
+                      ProjectionScratch& scratch) const;
   // Backward of one dout: begin_backward first, then the other two in any order, each where it is wanted.
   void begin_backward(const at::Tensor& dout, ProjectionScratch& scratch) const;
   // dx = dout weight (+ adapter).
   void backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, ProjectionScratch& scratch) const;
+  // The same where x is SwiGLU of gate_up, which becomes its own gradient; `swiglu` is overwritten, by SwiGLU's output where that is
+  // wanted again.
+  void backward_swiglu(const at::Tensor& gate_up, const at::Tensor& swiglu, bool again, const at::Tensor& dout, const Dropout& dropout,
+                       ProjectionScratch& scratch) const;
   // Adds the gradients of whatever is trained, and announces them.
   void backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
                        ProjectionScratch& scratch) const;
@@ -43,6 +50,8 @@ class Projection {
                 const Dropout& dropout, ProjectionScratch& scratch) const;
   // The frozen product adds to what an adapter has left in its place.
   kernels::Into into() const { return adapter_ ? kernels::Into::add : kernels::Into::write; }
+  // Whether SwiGLU beside it can be part of its matmul.
+  bool fuses_swiglu(const at::Tensor& gate_up, std::int64_t inner, const ProjectionScratch& scratch) const;
   // What gradients are taken of: dout, or with DoRA dout times its gain, as begin_backward left it.
   const at::Tensor& gained(const at::Tensor& dout, const ProjectionScratch& scratch) const;
 

@@ -79,7 +79,8 @@ at::Tensor drawn(at::IntArrayRef sizes, int seed, double std) {
 }
 
 // Adapters with every number drawn, so that nothing hides behind zeros.
-std::vector<std::unique_ptr<Unit>> drawn_adapters(const config::ModelConfig& model, const config::LoraConfig& lora) {
+std::vector<std::unique_ptr<Unit>> drawn_adapters(const config::ModelConfig& model, const config::LoraConfig& lora,
+                                                  at::ScalarType type = at::kFloat) {
   std::vector<std::unique_ptr<Unit>> units;
   int seed = 5;
   for (auto& spec : adapter_units(model, lora)) {
@@ -87,7 +88,7 @@ std::vector<std::unique_ptr<Unit>> drawn_adapters(const config::ModelConfig& mod
       units.push_back(nullptr);
       continue;
     }
-    units.push_back(std::make_unique<Unit>(std::move(*spec), UnitStorage{.device = test::device()}));
+    units.push_back(std::make_unique<Unit>(std::move(*spec), UnitStorage{.device = test::device(), .weight_dtype = type}));
     for (std::size_t leaf = 0; leaf < units.back()->spec().leaves.size(); ++leaf) {
       const auto& weight = units.back()->weight(leaf);
       const auto numbers = drawn(weight.sizes(), ++seed, 0.1);
@@ -188,6 +189,40 @@ TEST_P(Adapters, EqualTheFoldedModel) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, Adapters, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+// As many rows as it takes for SwiGLU to be part of its matmuls, where a device can do that.
+TEST(AdapterTypes, InSixteenBitsPointWhereTheyPointInF32) {
+  config::ModelConfig model = tiny();
+  model.intermediate_size = 328;
+  const auto device = test::device();
+  const auto [tokens, targets] = test::random_batch({.vocab = model.vocab_size, .batch = 20, .time = 32, .ignored = 7}, 1, device);
+  const auto scale = at::full({}, 1.0 / 64, at::TensorOptions().dtype(at::kFloat).device(device));
+  const auto gradients_in = [&](at::ScalarType type, const config::LoraConfig& l, Keep keep) {
+    auto frozen = test::make_units(model, {.device = device, .weight_dtype = type, .trainable = false});
+    auto adapters = drawn_adapters(model, l, type);
+    for (const auto* units : {&frozen, &adapters})
+      for (const auto& unit : *units)
+        for (std::size_t leaf = 0; unit && leaf < unit->spec().leaves.size(); ++leaf)  // both types have the same numbers
+          unit->weight(leaf).copy_(unit->weight(leaf).to(at::kBFloat16));
+    Decoder decoder(model, test::pointers(frozen), l, test::pointers(adapters));
+    decoder.set_keep(std::vector<Keep>(std::size_t(model.num_layers), keep));
+    decoder.forward_backward(tokens, targets, scale);
+    std::map<std::string, at::Tensor> gradients;
+    for (const auto& [name, view] : by_name(adapters, &Unit::gradients)) gradients[name] = view.to(at::kDouble).clone();
+    return gradients;
+  };
+  for (const auto& targets_of : {std::vector<std::string>{"all-linear"}, {"up_proj", "q_proj"}, {"gate_proj", "up_proj"}, {"down_proj"}})
+    for (const auto keep : {Keep::all, Keep::matmuls, Keep::input}) {
+      const auto l = lora(targets_of, 8);
+      const auto exact = gradients_in(at::kFloat, l, keep), rounded = gradients_in(at::kBFloat16, l, keep);
+      for (const auto& [name, expected] : exact) {
+        const auto& got = rounded.at(name);
+        const double cosine = ((got * expected).sum() / (got.norm() * expected.norm())).item<double>();
+        EXPECT_GT(cosine, 0.999) << name << ", policy " << int(keep) << ", first target " << targets_of[0];
+        EXPECT_NEAR((got.norm() / expected.norm()).item<double>(), 1, 0.02) << name;
+      }
+    }
+}
 
 TEST(AdapterMagnitudes, StartWhereTheyChangeNothing) {
   const config::ModelConfig model = tiny();
