@@ -24,6 +24,7 @@ PAGES = sorted(
 )
 SECTIONS = "model|trainer|lora|data|parallel|checkpoint|monitor|launch"
 FLAGS_OF_OTHERS = {"--shm-size", "--lora-modules"}  # of Docker and vLLM, named as advice
+FLAGS_OF_SCRIPTS = {flag for script in (ROOT / "bench").glob("*.py") for flag in re.findall(r'add_argument\("(--[a-z-]+)"', script.read_text())}
 
 
 def text_of(page):
@@ -165,7 +166,7 @@ def test_command_is_understood(page, verb, arguments):
 @pytest.mark.parametrize("page", PAGES)
 def test_flags_exist(page):
     """Flags in backticks that stand without their command."""
-    known = help_of("train") | help_of("bench", "step") | help_of("generate") | help_of("chat") | help_of("export") | help_of("merge") | help_of("data", "tokenize") | help_of("data", "train-tokenizer") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS
+    known = help_of("train") | help_of("bench", "step") | help_of("generate") | help_of("chat") | help_of("export") | help_of("merge") | help_of("data", "tokenize") | help_of("data", "train-tokenizer") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS | FLAGS_OF_SCRIPTS
     spans = [span for span in re.findall(r"`(-[^`\n]*)`", text_of(page))]
     unknown = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", span)} - known
     # Spellings that the help leaves out: other names of a flag, or of -f.

@@ -1,4 +1,5 @@
 """`lockstep bench` and `lockstep plan` on a CPU, with tiny shapes: what they print can be parsed and is plausible. No time is judged."""
+import hashlib
 import json
 import os
 import pathlib
@@ -157,16 +158,89 @@ def test_plan_takes_the_models_gradients():
     assert faster["predictions"] == plan["predictions"]
 
 
-def test_baseline_reads_our_model_files():
+@pytest.fixture
+def scripts(monkeypatch):
+    """Scripts of bench/ find each other in their own folder."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+
+
+def test_baseline_reads_our_model_files(scripts):
     """The yardstick trains the same shape: without torch's model code, the section is read as the file says."""
-    sys.path.insert(0, str(ROOT / "bench"))
-    try:
-        from hf_baseline import model_shape
-    finally:
-        sys.path.pop(0)
+    from hf_baseline import model_shape
     shape = model_shape(ROOT / "models" / "llama-3.2-1b.yaml")
     assert (shape["hidden_size"], shape["kv_heads"], shape["vocab_size"], shape["norm_eps"], shape["tie_embeddings"]) == (2048, 8, 128256, 1e-5, True)
     assert model_shape(ROOT / "models" / "qwen2.5-0.5b.yaml")["qkv_bias"] is True
+
+
+def test_curves_are_smoothed_and_compared(scripts):
+    from fp8_curve import difference, smoothed
+    assert smoothed([4, 2, 6, 1], 1) == [4, 2, 6, 1]
+    assert smoothed([4, 2, 6, 1], 3) == [4, 3, 4, 3]
+    apart = difference([10, 8, 4, 2, 1], [10, 8.4, 3, 2.2, 1.1])
+    assert (apart.largest, apart.step) == (-0.25, 3)
+    assert (apart.median, apart.final) == (pytest.approx(0.1), pytest.approx(0.1))
+
+
+def test_python_sources_are_chosen_alike_everywhere(scripts, tmp_path):
+    from python_text import MAX_FILE_BYTES, choose, source_files, source_folders
+    first, second = tmp_path / "lib" / "python3", tmp_path / "lib" / "python3" / "site-packages"
+    files = {first / "b.py": b"bb", first / "a" / "a.py": "aé".encode(), first / "copy.py": b"bb", first / "readme.txt": b"no source",
+             first / "empty.py": b"", first / "latin.py": "é".encode("latin-1"), first / "nul.py": b"a\0", first / "table.py": b"1" * (MAX_FILE_BYTES + 1),
+             second / "package" / "c.py": b"cccc", second / "z.py": b"zzzz"}
+    for path, data in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    (first / "dangling.py").symlink_to(first / "nowhere.py")
+    (first / "folder.py").mkdir()
+    assert second / "z.py" not in source_files(first) and source_files(second) == [second / "package" / "c.py", second / "z.py"]
+
+    by_hash = lambda *texts: sorted(texts, key=lambda text: hashlib.sha256(text.encode()).digest())
+    assert choose([first], 100) == (by_hash("aé", "bb"), 5)
+    assert choose([first, second], 100) == (by_hash("aé", "bb", "cccc", "zzzz"), 13)
+    assert choose([first, second], 12) == (by_hash("aé", "bb", "cccc"), 9)  # up to the first that does not fit
+    assert choose([second, first], 4) == (["cccc"], 4)
+    assert choose([first], 2) == ([], 0)
+
+    assert source_folders()[0] == pathlib.Path(os.__file__).parent and len(set(source_folders())) == len(source_folders())
+
+
+def test_a_tokenizer_learns_from_the_start_and_sets_the_vocabulary(scripts, tmp_path):
+    from python_text import start_of, vocabulary_of
+    assert start_of(["é", "bb", "cc"], 4) == ["é", "bb"]
+    assert start_of(["long", "b"], 2) == ["long"]
+    assert start_of(["a", "b"], 9) == ["a", "b"]
+    for last, size in ((63, 64), (64, 128)):
+        (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0, "b": last - 1}}, "added_tokens": [{"id": last}]}))
+        assert vocabulary_of(tmp_path / "tokenizer.json") == size
+
+
+def curve(tmp_path, *args):
+    """bench/fp8_curve.py on a tiny model, with a setting under test that a CPU has."""
+    shape = ["--model", "models/nano.yaml", "--batch", 4, "--seq", 32, "--steps", 20, "--smooth", 5, "--warm-up", 5]
+    tiny = ["--hidden-size", 32, "--num-layers", 1, "model.num_heads=2", "model.kv_heads=1", "model.intermediate_size=64", "--device", "cpu"]
+    command = [sys.executable, ROOT / "bench" / "fp8_curve.py", "--lockstep", LOCKSTEP, *shape, *args, "--", *tiny]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd=ROOT, timeout=300, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert not list(tmp_path.glob("lockstep-curve-*"))
+    return done
+
+
+def test_curves_on_python_sources(tmp_path):
+    done = curve(tmp_path, "--under-test", "trainer.recompute=blocks", "--text-bytes", 500000, "--vocab-size", 1000)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tokens of 1,024," in done.stderr and "halves: 20 steps, loss" in done.stderr
+    assert "trainer.recompute=blocks: largest difference +0.000% at step 1, median 0.000%, final +0.000%" in done.stdout
+    assert "rounding alone: largest difference" in done.stdout
+
+
+def test_curves_that_part(tmp_path):
+    done = curve(tmp_path, "--under-test", "trainer.learning_rate=1e-6", "--data", "stories")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "trainer.learning_rate=1e-6 is beyond 1% of bf16" in done.stdout and "text:" not in done.stderr
+
+
+def test_curves_that_cannot_be_made(tmp_path):
+    done = curve(tmp_path, "--data", "nowhere.bin")
+    assert done.returncode == 2 and "nowhere.bin does not exist" in done.stderr and not done.stdout
 
 
 def test_no_script_hides_a_module_of_python():
