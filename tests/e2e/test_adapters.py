@@ -32,7 +32,7 @@ def test_dropout_drops(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["lora", "dropout", "4 bits"])
-@pytest.mark.parametrize("recompute", [["--recompute", "blocks"], ["--recompute", "norms"], ["--recompute", "blocks", "trainer.recompute_every=2"],
+@pytest.mark.parametrize("recompute", [["--recompute", "blocks"], ["--recompute", "norms"], ["--recompute", "qkv"], ["--recompute", "blocks", "trainer.recompute_every=2"],
                                        ["--recompute", "blocks", "--offload-checkpoints"]], ids=" ".join)
 def test_recompute_changes_no_bit(tmp_path, kind, recompute):
     sections, model = KINDS[kind]

@@ -29,7 +29,7 @@ data::Loader::Options loader_options(const Run& run) {
 // Keeps as many activations as memory holds beside weights, gradients and moments, or what trainer.recompute says.
 void choose_recompute(Run& run) {
   const std::vector<model::Keep> keep =
-      keep_for(run.config, run.batch.batch_size * run.dataset.training->seq_len(), run.replica.units.front()->weights().element_size(),
+      keep_for(run.config, {run.batch.batch_size, run.dataset.training->seq_len()}, run.replica.units.front()->weights().element_size(),
                run.world->device(), run.ranks().size());
   run.model->set_keep(keep, run.config.trainer.offload_checkpoints);
   run.recompute = model::describe(keep);
