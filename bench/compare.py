@@ -90,7 +90,7 @@ def main():
     parser.add_argument("--seq", type=int, help="tokens a sequence, for all models")
     parser.add_argument("--batch", type=int, help="sequences a batch, for all models")
     parser.add_argument("--lora", type=int, default=0, help="rank of adapters beside frozen weights; 0: all weights are trained")
-    parser.add_argument("--recompute", help="ours: none, norms or blocks; left out, by what fits")
+    parser.add_argument("--recompute", help="ours: none, norms, qkv or blocks; left out, by what fits")
     parser.add_argument("--modes", default="eager,compile", help="of the baseline")
     parser.add_argument("--dtype", choices=["bf16", "f32"], default="bf16")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")

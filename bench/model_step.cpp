@@ -1,6 +1,6 @@
 // Tokens a second of one training step: the decoder's forward and backward, AdamW, and the same model in plain autograd.
 //   model_step [--model nano|qwen-0.5b|qwen-1.5b|llama-1b|gpt] [--device cpu|cuda] [--dtype f32|bf16|f16] [--gradients f32|bf16|f16]
-//              [--keep all|matmuls|input] [--batch N] [--time N] [--threads N] [--steps N] [--reference 0|1]
+//              [--keep all|matmuls|without_qkv|input] [--batch N] [--time N] [--threads N] [--steps N] [--reference 0|1]
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/randint.h>
@@ -41,7 +41,7 @@ const std::map<std::string, config::ModelConfig> kModels = {
 };
 const std::map<std::string, at::ScalarType> kTypes = {{"f32", at::kFloat}, {"bf16", at::kBFloat16}, {"f16", at::kHalf}};
 const std::map<std::string, model::Keep> kKeep = {
-    {"all", model::Keep::all}, {"matmuls", model::Keep::matmuls}, {"input", model::Keep::input}};
+    {"all", model::Keep::all}, {"matmuls", model::Keep::matmuls}, {"without_qkv", model::Keep::without_qkv}, {"input", model::Keep::input}};
 
 // The first two rounds make buffers and plans; they are left out.
 double median_seconds(int steps, const at::Device& device, const std::function<void()>& body) {

@@ -27,6 +27,7 @@ class Checker {
     quantization();
     lengths();
     steps();
+    recompute();
     data();
     devices();
     nodes();
@@ -142,6 +143,23 @@ class Checker {
              "Use at "
              "least {}.",
              config_.monitor.stall_abort_seconds, config_.monitor.stall_seconds, config_.monitor.stall_seconds);
+    }
+  }
+
+  void recompute() {
+    const TrainerConfig& t = config_.trainer;
+    const bool whole_blocks = t.recompute == Recompute::blocks;
+    if (t.offload_checkpoints && !whole_blocks && t.recompute != Recompute::automatic) {
+      broken({"trainer.offload_checkpoints", "trainer.recompute"},
+             "trainer.offload_checkpoints sends inputs of blocks that are made again to host memory, but with trainer.recompute = {} no "
+             "block is. Use --recompute blocks, or train without --offload-checkpoints.",
+             name_of(t.recompute));
+    }
+    if (t.recompute_every > 1 && !whole_blocks) {
+      broken({"trainer.recompute_every", "trainer.recompute"},
+             "trainer.recompute_every = {} says which blocks are made again, but trainer.recompute = {}. Use --recompute blocks, or remove "
+             "recompute_every.",
+             t.recompute_every, name_of(t.recompute));
     }
   }
 

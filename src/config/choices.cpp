@@ -54,6 +54,7 @@ std::span<const Choice> choices_of(Recompute) {
       choice(Recompute::automatic, "auto"),
       choice(Recompute::none, "none", {"off", "false"}),
       choice(Recompute::norms, "norms", {"selective"}),
+      choice(Recompute::qkv, "qkv"),
       choice(Recompute::blocks, "blocks", {"full", "on", "true"}),
   };
   return choices;

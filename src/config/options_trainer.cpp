@@ -76,13 +76,14 @@ std::vector<Option> rhythm() {
   return {
       option<&R::trainer, &T::recompute>({
           .key = "trainer.recompute",
-          .says = "What backward makes again instead of keeping it: auto keeps as much as the device's memory holds.",
+          .says = "What backward makes again instead of keeping it: norms and SwiGLU, these and q, k, v, or whole blocks; auto takes the "
+                  "fastest mix that the device's memory holds.",
           .aliases = {{"gradient_checkpointing", "blocks"}, {"activation_checkpointing", "blocks"}},
           .flags = {"--recompute"},
       }),
       option<&R::trainer, &T::recompute_every>({
           .key = "trainer.recompute_every",
-          .says = "With recompute = blocks: every n-th block is made again, the others keep their activations.",
+          .says = "With recompute = blocks: every n-th block is made again, of the others only norms and SwiGLU.",
           .unit = "blocks",
           .range = at_least(1),
       }),

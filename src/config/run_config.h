@@ -11,7 +11,7 @@ enum class DType { f32, f16, bf16 };
 enum class Backend { automatic, single, cpu, gloo, nccl };
 enum class DeviceKind { automatic, cuda, cpu };
 enum class LrScaling { none, linear, sqrt };
-enum class Recompute { automatic, none, norms, blocks };
+enum class Recompute { automatic, none, norms, qkv, blocks };
 enum class LrSchedule { constant, linear, cosine, wsd };
 enum class DataKind { automatic, bin, text, random, stories, records };
 enum class RecordFormat { automatic, messages, sharegpt, alpaca, prompt_completion, text };

@@ -31,13 +31,22 @@ def test_dropout_drops(tmp_path):
     assert plain.losses()[2] != dropped.losses()[2]
 
 
+RECOMPUTE = {
+    "norms": "norms made again in 2",
+    "qkv": "norms and qkv made again in 2",
+    "blocks": "everything made again in 2",
+    "blocks trainer.recompute_every=2": "norms made again in 1, everything made again in 1",
+    "blocks --offload-checkpoints": "everything made again in 2",
+}
+
+
 @pytest.mark.parametrize("kind", ["lora", "dropout", "4 bits"])
-@pytest.mark.parametrize("recompute", [["--recompute", "blocks"], ["--recompute", "norms"], ["--recompute", "blocks", "trainer.recompute_every=2"],
-                                       ["--recompute", "blocks", "--offload-checkpoints"]], ids=" ".join)
+@pytest.mark.parametrize("recompute", RECOMPUTE)
 def test_recompute_changes_no_bit(tmp_path, kind, recompute):
     sections, model = KINDS[kind]
     kept = run(tmp_path, "kept", 1, 12, 1, 100, "--recompute", "none", steps=3, model=model, **sections)
-    again = run(tmp_path, "again", 1, 12, 1, 100, *recompute, steps=3, model=model, **sections)
+    again = run(tmp_path, "again", 1, 12, 1, 100, "--recompute", *recompute.split(), steps=3, model=model, **sections)
+    assert [line["activations"] for line in again.metrics() if "activations" in line] == [RECOMPUTE[recompute]]
     assert again.losses() == kept.losses()
     for name, tensor in kept.tensors(3).items():
         assert torch.equal(tensor, again.tensors(3)[name]), name

@@ -39,7 +39,7 @@ class Bench {
     optimizer_ = optim::make_optimizer(config_, replica_.trained_in_backward_order(), tokens);
     token_count_ = at::full({}, tokens, number());
     const std::vector<model::Keep> keep =
-        train::keep_for(config_, batch.batch_size * config_.data.seq_len, replica_.units.front()->weights().element_size(), device_);
+        train::keep_for(config_, {batch.batch_size, config_.data.seq_len}, replica_.units.front()->weights().element_size(), device_);
     model_->set_keep(keep, config_.trainer.offload_checkpoints);
     activations_ = model::describe(keep);
     micro_steps_ = std::make_unique<train::MicroSteps>(

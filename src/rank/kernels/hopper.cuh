@@ -78,8 +78,9 @@ __device__ __forceinline__ void load_tile(const CUtensorMap& map, int x, int y, 
 __device__ __forceinline__ void load_tile_for(std::uint16_t mask, const CUtensorMap& map, int x, int y, std::uint32_t to,
                                               std::uint32_t barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
-      ::"r"(to), "l"(&map), "r"(x), "r"(y), "r"(barrier), "h"(mask)
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], "
+      "%5;" ::"r"(to),
+      "l"(&map), "r"(x), "r"(y), "r"(barrier), "h"(mask)
       : "memory");
 }
 __device__ __forceinline__ void store_tile(const CUtensorMap& map, int x, int y, std::uint32_t from) {
@@ -114,7 +115,8 @@ __device__ __forceinline__ void wait_for_products() {
 // sum (+)= left [64, 16] right [16, 128] in bf16, summed in f32. kDown: the right factor's summed dimension runs down its rows.
 template <bool kDown>
 __device__ __forceinline__ void multiply_64x128(float (&sum)[64], std::uint64_t left, std::uint64_t right, int accumulate) {
-#define LOCKSTEP_8(i) "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3]), "+f"(sum[i + 4]), "+f"(sum[i + 5]), "+f"(sum[i + 6]), "+f"(sum[i + 7])
+#define LOCKSTEP_8(i) \
+  "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3]), "+f"(sum[i + 4]), "+f"(sum[i + 5]), "+f"(sum[i + 6]), "+f"(sum[i + 7])
   asm volatile(
       "{\n"
       ".reg .pred more;\n"

@@ -21,7 +21,7 @@ constexpr int kBox = 64;                                // sides of what is read
 constexpr int kBoxBytes = kBox * kBox * 2;
 constexpr int kLeftBytes = 2 * kBoxBytes, kStageBytes = 4 * kBoxBytes;
 constexpr int kOutBytes = kRows * 64 * 2;  // half an output tile
-constexpr int kAlignment = 1024;  // of tiles in shared memory
+constexpr int kAlignment = 1024;           // of tiles in shared memory
 constexpr int kBlocks = 2;                 // of a cluster
 constexpr int kWorkers = 2;                // warpgroups that multiply
 constexpr int kThreads = (kWorkers + 1) * kGroupThreads;
@@ -254,15 +254,12 @@ __device__ void finish_backward(Halves& at, float (&sum)[2][64], int name, bool 
       store_tile(at.maps.up, at.column + side * 64, at.row, at.up);
       commit_stores();
     }
-    if constexpr (kAgain)
-      send(name, leader, at.maps.out, at.column + side * 64, at.row, at.gate,
-           [&](int i, Pair) { return again[i]; });
+    if constexpr (kAgain) send(name, leader, at.maps.out, at.column + side * 64, at.row, at.gate, [&](int i, Pair) { return again[i]; });
   }
 }
 
 template <bool kBackward, bool kAgain>
-__global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
-    fused(const __grid_constant__ Maps maps, const Sizes sizes) {
+__global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1) fused(const __grid_constant__ Maps maps, const Sizes sizes) {
   using L = Layout<kBackward>;
   extern __shared__ unsigned char memory[];
   const std::uint32_t shared = (shared_address(memory) + kAlignment - 1) / kAlignment * kAlignment;

@@ -6,8 +6,9 @@
 namespace lockstep::model {
 
 struct Block::Places {
-  BlockActivations& cheap;    // SwiGLU and rotated heads
-  BlockActivations& matmuls;  // what matmuls and attention made
+  BlockActivations& cheap;    // SwiGLU, and heads that are normed
+  BlockActivations& qkv;      // q, k and v
+  BlockActivations& matmuls;  // what the other matmuls and attention made
   BlockActivations& input;    // the block's input and the row scales
   at::Tensor &norm1, &norm2;  // the same one where they are not kept
 };
@@ -37,9 +38,9 @@ Block::Block(const Dims& dims, Unit& unit, Unit* adapters, const config::LoraCon
 
 Block::Places Block::places(BlockActivations* saved, BlockScratch& scratch) const {
   auto& shared = scratch.activations;
-  if (saved == nullptr) return {shared, shared, shared, scratch.norm, scratch.norm};
-  if (keep_ == Keep::all) return {*saved, *saved, *saved, saved->norm1, saved->norm2};
-  return {shared, keep_ == Keep::input ? shared : *saved, *saved, scratch.norm, scratch.norm};
+  if (saved == nullptr) return {shared, shared, shared, shared, scratch.norm, scratch.norm};
+  if (keep_ == Keep::all) return {*saved, *saved, *saved, *saved, saved->norm1, saved->norm2};
+  return {shared, keep_ == Keep::matmuls ? *saved : shared, keep_ == Keep::input ? shared : *saved, *saved, scratch.norm, scratch.norm};
 }
 
 kernels::HeadLayout Block::head_layout(const BlockContext& context) const {
@@ -96,12 +97,11 @@ void Block::start(const ResidualStream& stream, const Places& at) const {
 
 // norm1 -> the heads, rotated.
 HeadViews Block::project(const BlockContext& context, const Places& at) const {
-  auto& m = at.matmuls;
-  const auto& options = at.input.x.options();
-  fit(m.qkv, {at.input.x.size(0), dims_.qkv_width()}, options);
-  qkv_.forward(m.qkv, at.norm1, m.low[0], context.dropout, context.scratch->projection);
+  auto& qkv = at.qkv.qkv;
+  fit(qkv, {at.input.x.size(0), dims_.qkv_width()}, at.input.x.options());
+  qkv_.forward(qkv, at.norm1, at.qkv.low[0], context.dropout, context.scratch->projection);
   rotate(context, at);
-  return head_views(dims_.qk_norm ? at.cheap.qk : m.qkv, m.qkv, dims_, context.time);
+  return heads(context, at);
 }
 
 // norm1 -> mixed.
@@ -109,9 +109,13 @@ void Block::attend(const BlockContext& context, const Places& at) const {
   at.matmuls.mixed = attention_forward(project(context, at), context.segments, at.matmuls.attention);
 }
 
+HeadViews Block::heads(const BlockContext& context, const Places& at) const {
+  return head_views(dims_.qk_norm ? at.cheap.qk : at.qkv.qkv, at.qkv.qkv, dims_, context.time);
+}
+
 // Head norms keep the raw q and k, which their backward needs; without them the rotation is in place.
 void Block::rotate(const BlockContext& context, const Places& at) const {
-  auto& qkv = at.matmuls.qkv;
+  auto& qkv = at.qkv.qkv;
   if (dims_.qk_norm) fit(at.cheap.qk, {qkv.size(0), dims_.q_width() + dims_.kv_width()}, qkv.options());
   kernels::rope_forward(qkv, dims_.qk_norm ? at.cheap.qk : qkv, head_layout(context), context.rotary, head_norms());
 }
@@ -160,14 +164,14 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
   const auto rows = dstream.size(0);
   // gate_up turns into its own gradient. Where SwiGLU's output was not kept it is made again on the way; where it was, its place is needed
   // once the weights have seen it.
-  const bool again = keep_ == Keep::matmuls;
+  const bool again = lacks_cheap();
   const auto backward_weight = [&] { down_.backward_weight(dstream, c.swiglu, at.input.low[3], context.dropout, scratch.projection); };
   down_.begin_backward(dstream, scratch.projection);
   if (!again) backward_weight();
   down_.backward_swiglu(m.gate_up, c.swiglu, again, dstream, context.dropout, scratch.projection);
   if (again) backward_weight();
 
-  if (keep_ == Keep::matmuls) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, at.norm2);
+  if (lacks_cheap()) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, at.norm2);
   const auto& dnorm = fit(scratch.hidden, {rows, dims_.hidden}, dstream.options());
   gate_up_.begin_backward(m.gate_up, scratch.projection);
   gate_up_.backward_input(dnorm, m.gate_up, context.dropout, scratch.projection);
@@ -180,17 +184,16 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
 void Block::backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at, bool further) const {
   auto& scratch = *context.scratch;
   auto& m = at.matmuls;
-  auto& c = at.cheap;
   const auto [dmixed, dqkv] = attention_gradients(m.gate_up, scratch);
   out_.begin_backward(dstream, scratch.projection);
   out_.backward_input(dmixed, dstream, context.dropout, scratch.projection);
   out_.backward_weight(dstream, m.mixed, m.low[1], context.dropout, scratch.projection);
 
   if (keep_ != Keep::all) kernels::rms_norm_apply(at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, at.norm1);
+  if (keep_ == Keep::without_qkv) project(context, at);
   if (keep_ == Keep::matmuls && dims_.qk_norm) rotate(context, at);
-  const auto heads = head_views(dims_.qk_norm ? c.qk : m.qkv, m.qkv, dims_, context.time);
-  const auto gradients = attention_backward(dmixed, heads, context.segments, m.attention);
-  kernels::rope_backward(gradients.dq, gradients.dk, gradients.dv, dqkv, head_layout(context), context.rotary, head_norms(), m.qkv);
+  const auto gradients = attention_backward(dmixed, heads(context, at), context.segments, m.attention);
+  kernels::rope_backward(gradients.dq, gradients.dk, gradients.dv, dqkv, head_layout(context), context.rotary, head_norms(), at.qkv.qkv);
   if (dims_.qk_norm) {
     unit_.gradient_ready(leaves_.q_norm);
     unit_.gradient_ready(leaves_.k_norm);
@@ -198,9 +201,9 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
   const auto& dnorm = scratch.hidden;
   qkv_.begin_backward(dqkv, scratch.projection);
   if (!further && !unit_.trainable())  // nothing below is trained: adapters alone need their part
-    return qkv_.backward_weight(dqkv, at.norm1, m.low[0], context.dropout, scratch.projection);
+    return qkv_.backward_weight(dqkv, at.norm1, at.qkv.low[0], context.dropout, scratch.projection);
   qkv_.backward_input(dnorm, dqkv, context.dropout, scratch.projection);
-  qkv_.backward_weight(dqkv, at.norm1, m.low[0], context.dropout, scratch.projection);
+  qkv_.backward_weight(dqkv, at.norm1, at.qkv.low[0], context.dropout, scratch.projection);
   kernels::rms_norm_backward(dnorm, at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, dstream, kernels::Into::add,
                              unit_.gradient(BlockLeaves::input_norm));
   unit_.gradient_ready(BlockLeaves::input_norm);

@@ -74,6 +74,7 @@ class Block {
   Places places(BlockActivations* saved, BlockScratch& scratch) const;
   void start(const ResidualStream& stream, const Places& at) const;
   HeadViews project(const BlockContext& context, const Places& at) const;
+  HeadViews heads(const BlockContext& context, const Places& at) const;
   void attend(const BlockContext& context, const Places& at) const;
   ResidualStream finish(const BlockContext& context, const Places& at) const;
   void expand(const BlockContext& context, const Places& at) const;
@@ -81,6 +82,8 @@ class Block {
   void backward_attention(const at::Tensor& dstream, const BlockContext& context, const Places& at, bool further) const;
   std::pair<at::Tensor, at::Tensor> attention_gradients(const at::Tensor& gate_up, BlockScratch& scratch) const;
   void rotate(const BlockContext& context, const Places& at) const;
+  // Whether backward finds gate_up, but neither norms nor SwiGLU's output: it makes them on its way.
+  bool lacks_cheap() const { return keep_ == Keep::matmuls || keep_ == Keep::without_qkv; }
   kernels::HeadLayout head_layout(const BlockContext& context) const;
   kernels::HeadNorms head_norms() const;
 

@@ -26,9 +26,10 @@ void initialize(std::vector<std::unique_ptr<Unit>>& units, std::int64_t seed);
 
 // What a block keeps from forward to backward. Results are the same bits whichever is chosen; the memory is not.
 enum class Keep {
-  all,      // every activation
-  matmuls,  // not the outputs of norms and SwiGLU: cheap to make again
-  input,    // the block's input alone: backward runs forward again
+  all,          // every activation
+  matmuls,      // not the outputs of norms and SwiGLU: cheap to make again
+  without_qkv,  // nor q, k and v, but what attention made of them: one matmul again
+  input,        // the block's input alone: backward runs forward again
 };
 
 // What a decoder is given: tokens and targets [batch, time] i64 on the device; a target of -100 is not trained.

@@ -4,9 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
-#include "rank/model/recompute.h"
 #include "rank/train/fit_batch.h"
-#include "rank/train/keep.h"
 #include "rank/train/make_model.h"
 #include "rank/train/run.h"
 #include "rank/train/state.h"
@@ -24,15 +22,6 @@ data::Loader::Options loader_options(const Run& run) {
           .workers = run.config.data.workers,
           .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu(),
           .keys = run.config.lora.enabled && run.config.lora.dropout > 0};
-}
-
-// Keeps as many activations as memory holds beside weights, gradients and moments, or what trainer.recompute says.
-void choose_recompute(Run& run) {
-  const std::vector<model::Keep> keep =
-      keep_for(run.config, run.batch.batch_size * run.dataset.training->seq_len(), run.replica.units.front()->weights().element_size(),
-               run.world->device(), run.ranks().size());
-  run.model->set_keep(keep, run.config.trainer.offload_checkpoints);
-  run.recompute = model::describe(keep);
 }
 
 std::int64_t count_steps(const Run& run) {

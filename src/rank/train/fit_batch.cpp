@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "rank/data/data.h"
 #include "rank/train/device_memory.h"
+#include "rank/train/keep.h"
 
 namespace lockstep::train {
 namespace {
@@ -32,6 +33,14 @@ bool fits(Run& run, std::int64_t samples) {
 
 }  // namespace
 
+void choose_recompute(Run& run) {
+  const std::vector<model::Keep> keep =
+      keep_for(run.config, {run.batch.batch_size, run.dataset.training->seq_len()}, run.replica.units.front()->weights().element_size(),
+               run.world->device(), run.ranks().size());
+  run.model->set_keep(keep, run.config.trainer.offload_checkpoints);
+  run.recompute = model::describe(keep);
+}
+
 std::string fit_batch_size(const comm::Group& group, Run& run) {
   if (!run.config.trainer.auto_find_batch_size) return "";
   const std::int64_t asked = run.batch.batch_size;
@@ -51,6 +60,7 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
     run.batch.batch_size = smaller;
     run.model->release_buffers();
     empty_cache(group.device());
+    choose_recompute(run);
   }
   if (run.batch.batch_size == asked) return "";
   return fmt::format("batch_size {} did not fit into memory; a step takes {} micro-batches of {} instead, the global batch stays {}", asked,

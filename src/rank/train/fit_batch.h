@@ -1,4 +1,4 @@
-// trainer.auto_find_batch_size: smaller micro-batches until one fits into every rank's memory.
+// What fits into memory: how much a block keeps of a micro-batch, and with trainer.auto_find_batch_size how large that is.
 #pragma once
 
 #include <string>
@@ -7,8 +7,12 @@
 
 namespace lockstep::train {
 
+// Keeps as many activations of a micro-batch as memory holds beside weights, gradients and moments, or what trainer.recompute says.
+void choose_recompute(Run& run);
+
 // Collective. Tries a micro-batch of full length; where any rank finds no memory for it, all halve it and double the accumulation, so
-// that a step stays the same. Returns what was changed, in words, or nothing. UserError where one sample does not fit.
+// that a step stays the same; what blocks keep is chosen anew. Returns what was changed, in words, or nothing. UserError where one sample
+// does not fit.
 std::string fit_batch_size(const comm::Group& group, Run& run);
 
 }  // namespace lockstep::train

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "rank/model/fp8.h"
-#include "rank/model/recompute.h"
 #include "rank/train/device_memory.h"
 
 namespace lockstep::train {
@@ -17,20 +16,21 @@ std::int64_t fp8_bytes(const config::RunConfig& config, std::int64_t rows) {
 
 }  // namespace
 
-std::vector<model::Keep> keep_for(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, at::Device device,
-                                  int ranks) {
+std::vector<model::Keep> keep_for(const config::RunConfig& config, const model::MicroBatch& batch, std::int64_t element_size,
+                                  at::Device device, int ranks) {
   const auto blocks = static_cast<std::size_t>(config.model.num_layers);
   switch (config.trainer.recompute) {
     case config::Recompute::none: return std::vector(blocks, model::Keep::all);
     case config::Recompute::norms: return std::vector(blocks, model::Keep::matmuls);
+    case config::Recompute::qkv: return std::vector(blocks, model::Keep::without_qkv);
     case config::Recompute::blocks: {
       std::vector keep(blocks, model::Keep::matmuls);
       for (std::size_t i = 0; i < blocks; i += static_cast<std::size_t>(config.trainer.recompute_every)) keep[i] = model::Keep::input;
       return keep;
     }
     case config::Recompute::automatic: {
-      const std::int64_t held_back = std::min(ranks - 1, 1) * model::ranks_reserve_bytes + fp8_bytes(config, rows);
-      return model::choose_keep(config.model, rows, element_size, free_memory_bytes(device) - held_back);
+      const std::int64_t held_back = std::min(ranks - 1, 1) * model::ranks_reserve_bytes + fp8_bytes(config, batch.rows());
+      return model::choose_keep(config.model, batch, element_size, free_memory_bytes(device) - held_back);
     }
   }
   throw base::Bug("a policy that has no name");

@@ -18,8 +18,9 @@ struct Case {
 };
 
 // One tile; a few; sides that leave a rest in every direction; more tiles than processors; ranks that fill a step, half of one, and two.
-const std::vector<Case> kCases = {{128, 64, 64, 0},   {1, 8, 8, 0},        {256, 128, 128, 0},   {300, 328, 200, 0},    {300, 328, 200, 8},
-                                  {257, 72, 136, 16}, {256, 512, 512, 64}, {512, 256, 1024, 40}, {2304, 1160, 392, 16}, {4096, 2048, 256, 0}};
+const std::vector<Case> kCases = {{128, 64, 64, 0},      {1, 8, 8, 0},        {256, 128, 128, 0},  {300, 328, 200, 0},
+                                  {300, 328, 200, 8},    {257, 72, 136, 16},  {256, 512, 512, 64}, {512, 256, 1024, 40},
+                                  {2304, 1160, 392, 16}, {4096, 2048, 256, 0}};
 
 at::Tensor f32(const at::Tensor& t) { return t.to(at::kFloat); }
 at::Tensor bf16(at::IntArrayRef sizes, int seed, double scale = 1) { return (random(sizes, seed) * scale).to(at::kBFloat16); }
@@ -56,7 +57,8 @@ TEST(SwigluMatmul, Forward) {
 TEST(SwigluMatmul, Backward) {
   over_cases([](const Case& c) {
     const auto [rows, width, inner, rank] = c;
-    const auto dout = bf16({rows, inner}, 1), weight = bf16({inner, width}, 2, 1 / std::sqrt(double(inner))), gate_up = bf16({rows, 2 * width}, 3);
+    const auto dout = bf16({rows, inner}, 1), weight = bf16({inner, width}, 2, 1 / std::sqrt(double(inner))),
+               gate_up = bf16({rows, 2 * width}, 3);
     const ThinProduct thin = rank == 0 ? ThinProduct{} : ThinProduct{bf16({rows, rank}, 4), bf16({rank, width}, 5, 0.2)};
     const auto gradient = gate_up.clone(), with_output = gate_up.clone(), again = at::full_like(bf16({rows, width}, 6), NAN);
     down_backward_swiglu(gradient, {}, dout, weight, thin);

@@ -126,9 +126,10 @@ TEST_F(Fp8Model, EveryPolicyGivesTheSameBits) {
   const test::Deterministic deterministic;
   for (const bool bias : {false, true}) {
     const auto all = run(model_of(bias), {});
-    for (const auto keep : {Keep::all, Keep::matmuls, Keep::input})
+    for (const auto keep : {Keep::all, Keep::matmuls, Keep::without_qkv, Keep::input})
       expect_same_bits(all, run(model_of(bias), {.keep = {keep, keep, keep}}));
     expect_same_bits(all, run(model_of(bias), {.keep = {Keep::input, Keep::all, Keep::matmuls}}));
+    expect_same_bits(all, run(model_of(bias), {.keep = {Keep::without_qkv, Keep::input, Keep::without_qkv}}));
   }
 }
 

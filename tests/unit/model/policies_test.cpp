@@ -1,8 +1,12 @@
 // What a block keeps changes its memory, never its numbers; 16-bit models stay close to the f32 reference.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include "rank/model/adapter.h"
 #include "support/reference/decoder_fixture.h"
 #include "support/reference/reference_decoder.h"
 
@@ -57,11 +61,55 @@ TEST(Keep, EveryPolicyGivesTheSameBits) {
     config.qk_norm = config.qkv_bias = head_norms;
     const UnitStorage storage{.device = device, .weight_dtype = type, .gradient_dtype = type};
     const auto all = run(config, storage, [](Decoder&) {}, batch);
-    for (const auto keep : {Keep::matmuls, Keep::input}) {
+    for (const auto keep : {Keep::matmuls, Keep::without_qkv, Keep::input}) {
       SCOPED_TRACE(fmt::format("policy {}, {}, head norms {}", int(keep), c10::toString(type), head_norms));
       expect_same_bits(all, run(config, storage, [&](Decoder& d) { d.set_keep({keep, keep, keep}); }, batch));
     }
     expect_same_bits(all, run(config, storage, [](Decoder& d) { d.set_keep({Keep::input, Keep::all, Keep::matmuls}); }, batch));
+    expect_same_bits(all, run(config, storage, [](Decoder& d) { d.set_keep({Keep::without_qkv, Keep::input, Keep::without_qkv}); }, batch));
+  }
+}
+
+// Records that share rows, and adapters whose dropped elements have to fall again.
+TEST(Keep, PackedRecordsAndDropoutComeBackTheSame) {
+  const auto device = test::device();
+  const test::Deterministic deterministic;
+  config::LoraConfig lora;
+  lora.enabled = true;
+  lora.rank = 4;
+  lora.dropout = 0.4;
+  lora.target_modules = {"all-linear"};
+  for (const bool head_norms : {false, true}) {
+    auto config = rich_model();
+    config.qk_norm = head_norms;
+    const auto batch = test::random_batch({.vocab = config.vocab_size, .batch = 2, .time = 16, .ignored = 5}, 0, device);
+    const Input input{.tokens = batch.tokens,
+                      .targets = batch.targets,
+                      .starts = at::tensor({0, 5, 12, 16, 17, 32}, at::kInt),
+                      .keys = at::arange(7, 9, at::kLong).to(device)};
+    auto frozen = test::make_units(config, {.device = device, .trainable = false});
+    const auto run = [&](const std::vector<Keep>& keep) {
+      std::vector<std::unique_ptr<Unit>> adapters;
+      std::vector<Unit*> list;
+      for (auto& spec : adapter_units(config, lora)) {
+        adapters.push_back(spec ? std::make_unique<Unit>(std::move(*spec), UnitStorage{.device = device}) : nullptr);
+        list.push_back(adapters.back().get());
+        if (spec) adapters.back()->weights().copy_(at::randn({adapters.back()->elements()}, test::generator(adapters.size())) * 0.1);
+      }
+      Decoder decoder(config, test::pointers(frozen), lora, list);
+      decoder.set_keep(keep);
+      Result result;
+      for (int step = 0; step < 2; ++step) result.loss = decoder.forward_backward(input, at::ones({}).to(device)).item<double>();
+      for (const auto& unit : adapters)
+        if (unit) result.gradients.push_back(unit->gradients());
+      return result;
+    };
+    const auto all = run({Keep::all, Keep::all, Keep::all});
+    ASSERT_EQ(all.gradients.size(), 3);
+    for (const auto keep : {Keep::matmuls, Keep::without_qkv, Keep::input}) {
+      SCOPED_TRACE(fmt::format("policy {}, head norms {}", int(keep), head_norms));
+      expect_same_bits(all, run({keep, keep, keep}));
+    }
   }
 }
 

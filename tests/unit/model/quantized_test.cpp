@@ -119,7 +119,7 @@ TEST(Quantized, RecomputingGivesTheSameBits) {
   const auto batch = test::random_batch({.vocab = config.vocab_size}, 2, test::device());
   const auto scale = at::ones({}, at::TensorOptions().device(test::device()));
   at::Tensor loss, gradients;
-  for (const auto keep : {Keep::all, Keep::matmuls, Keep::input}) {
+  for (const auto keep : {Keep::all, Keep::matmuls, Keep::without_qkv, Keep::input}) {
     Model model(config, lora, frozen_as(Quantization::nf4));
     model.stir();
     model.decoder->set_keep(std::vector(std::size_t(config.num_layers), keep));

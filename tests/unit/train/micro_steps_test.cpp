@@ -49,6 +49,7 @@ std::vector<Case> cases() {
       {.name = "bf16", .change = bf16},
       {.name = "accumulation", .change = bf16, .accumulation = 3},
       {.name = "norms_again", .change = bf16, .keep = {Keep::matmuls, Keep::matmuls, Keep::matmuls}, .accumulation = 2},
+      {.name = "qkv_again", .change = bf16, .keep = {Keep::without_qkv, Keep::without_qkv, Keep::without_qkv}, .accumulation = 2},
       {.name = "blocks_again", .change = bf16, .keep = {Keep::input, Keep::input, Keep::input}},
       {.name = "policies_mixed", .keep = {Keep::input, Keep::all, Keep::matmuls}, .accumulation = 2, .between = evaluate_other_shapes},
       {.name = "evaluation", .change = bf16, .between = evaluate_other_shapes},
