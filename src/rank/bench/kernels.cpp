@@ -54,6 +54,7 @@ class KernelBench {
     matmul("gate_up", rows_, dims_.hidden, 2 * dims_.intermediate);
     matmul("down", rows_, dims_.intermediate, dims_.hidden);
     matmul("head", loss_rows(), dims_.hidden, dims_.vocab);
+    swiglu_matmuls();
     const bool in_sixteens = (rows_ | dims_.hidden | dims_.qkv_width() | dims_.q_width() | dims_.intermediate) % 16 == 0;
     if (options_.dtype() == at::kBFloat16 && kernels::has_fp8(device_) && in_sixteens) {
       fp8_copies();
@@ -119,6 +120,20 @@ class KernelBench {
     const auto out = random({rows_, dims_.intermediate});
     moves("swiglu forward", gate_up, bytes_of({gate_up, out}), [&] { kernels::swiglu_forward(gate_up, out); });
     moves("swiglu backward", gate_up, bytes_of({gate_up, out, dgate_up}), [&] { kernels::swiglu_backward(gate_up, out, dgate_up, {}); });
+  }
+
+  // SwiGLU as part of the matmul before it and of the input gradient behind it; operations are those of the matmul alone.
+  void swiglu_matmuls() {
+    const auto gate_up = random({rows_, 2 * dims_.intermediate});
+    if (!kernels::fuses_swiglu(gate_up, dims_.hidden, 0)) return;
+    const auto out = random({rows_, dims_.intermediate}), x = random({rows_, dims_.hidden});
+    const auto weight = random({2 * dims_.intermediate, dims_.hidden}), down = random({dims_.hidden, dims_.intermediate});
+    const double flops = 2.0 * static_cast<double>(rows_) * static_cast<double>(dims_.hidden) * static_cast<double>(dims_.intermediate);
+    computes("gate_up + swiglu forward", shape_of({rows_, dims_.hidden, 2 * dims_.intermediate}), 2 * flops,
+             [&] { kernels::gate_up_swiglu(gate_up, out, x, weight, {}); });
+    for (const auto& [what, again] : {std::pair{"", at::Tensor()}, {", again", out}})
+      computes(fmt::format("down + swiglu backward{}", what), shape_of({rows_, dims_.intermediate, dims_.hidden}), flops,
+               [&] { kernels::down_backward_swiglu(gate_up, again, x, down, {}); });
   }
 
   void bias() {

@@ -112,11 +112,12 @@ __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
 
-// sum (+)= left [64, 16] right [16, 128] in bf16, summed in f32. kDown: the right factor's summed dimension runs down its rows.
+// sum (+)= left [64, 16] right [16, 128 or 192] in bf16, summed in f32. kDown: the right factor's summed dimension runs down its rows.
+// clang-format off
+#define LOCKSTEP_8(i) "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3]), "+f"(sum[i + 4]), "+f"(sum[i + 5]), "+f"(sum[i + 6]), "+f"(sum[i + 7])
+// clang-format on
 template <bool kDown>
-__device__ __forceinline__ void multiply_64x128(float (&sum)[64], std::uint64_t left, std::uint64_t right, int accumulate) {
-#define LOCKSTEP_8(i) \
-  "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3]), "+f"(sum[i + 4]), "+f"(sum[i + 5]), "+f"(sum[i + 6]), "+f"(sum[i + 7])
+__device__ __forceinline__ void multiply_64(float (&sum)[64], std::uint64_t left, std::uint64_t right, int accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred more;\n"
@@ -130,8 +131,27 @@ __device__ __forceinline__ void multiply_64x128(float (&sum)[64], std::uint64_t 
       "}"
       : LOCKSTEP_8(0), LOCKSTEP_8(8), LOCKSTEP_8(16), LOCKSTEP_8(24), LOCKSTEP_8(32), LOCKSTEP_8(40), LOCKSTEP_8(48), LOCKSTEP_8(56)
       : "l"(left), "l"(right), "r"(accumulate), "n"(kDown ? 1 : 0));
-#undef LOCKSTEP_8
 }
+template <bool kDown>
+__device__ __forceinline__ void multiply_64(float (&sum)[96], std::uint64_t left, std::uint64_t right, int accumulate) {
+  asm volatile(
+      "{\n"
+      ".reg .pred more;\n"
+      "setp.ne.b32 more, %98, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, "
+      "%96, %97, more, 1, 1, 0, %99;\n"
+      "}"
+      : LOCKSTEP_8(0), LOCKSTEP_8(8), LOCKSTEP_8(16), LOCKSTEP_8(24), LOCKSTEP_8(32), LOCKSTEP_8(40), LOCKSTEP_8(48), LOCKSTEP_8(56),
+        LOCKSTEP_8(64), LOCKSTEP_8(72), LOCKSTEP_8(80), LOCKSTEP_8(88)
+      : "l"(left), "l"(right), "r"(accumulate), "n"(kDown ? 1 : 0));
+}
+#undef LOCKSTEP_8
 
 template <int kRegisters>
 __device__ __forceinline__ void take_registers() {
