@@ -15,6 +15,16 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+// Words of shared memory, by address.
+__device__ __forceinline__ void put(std::uint32_t address, std::uint32_t word) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
+}
+__device__ __forceinline__ std::uint32_t get(std::uint32_t address) {
+  std::uint32_t word;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
+
 // ---- barriers in shared memory, by address ----
 // They order what copies and products do, which no wider scope is needed for: across the cluster it would flush caches at every arrival.
 
@@ -112,28 +122,12 @@ __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
 
-// sum (+)= left [64, 16] right [16, 128 or 192] in bf16, summed in f32. kDown: the right factor's summed dimension runs down its rows.
+// sum (+)= left [64, 16] right [16, 192] in bf16, summed in f32. kDown: the right factor's summed dimension runs down its rows.
 // clang-format off
 #define LOCKSTEP_8(i) "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3]), "+f"(sum[i + 4]), "+f"(sum[i + 5]), "+f"(sum[i + 6]), "+f"(sum[i + 7])
 // clang-format on
 template <bool kDown>
-__device__ __forceinline__ void multiply_64(float (&sum)[64], std::uint64_t left, std::uint64_t right, int accumulate) {
-  asm volatile(
-      "{\n"
-      ".reg .pred more;\n"
-      "setp.ne.b32 more, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, more, 1, 1, 0, %67;\n"
-      "}"
-      : LOCKSTEP_8(0), LOCKSTEP_8(8), LOCKSTEP_8(16), LOCKSTEP_8(24), LOCKSTEP_8(32), LOCKSTEP_8(40), LOCKSTEP_8(48), LOCKSTEP_8(56)
-      : "l"(left), "l"(right), "r"(accumulate), "n"(kDown ? 1 : 0));
-}
-template <bool kDown>
-__device__ __forceinline__ void multiply_64(float (&sum)[96], std::uint64_t left, std::uint64_t right, int accumulate) {
+__device__ __forceinline__ void multiply_64x192(float (&sum)[96], std::uint64_t left, std::uint64_t right, int accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred more;\n"
