@@ -41,7 +41,7 @@ std::string shown(const Json& value) {
 
 class ConfigFile {
  public:
-  explicit ConfigFile(fs::path folder) : path_(std::move(folder) / "config.json") {
+  explicit ConfigFile(const fs::path& folder) : path_(folder / "config.json") {
     std::error_code error;
     if (!fs::is_regular_file(path_, error)) throw missing_file();
     if (fs::file_size(path_, error) > longest_config) throw mistake("it is larger than 16 MiB, so it is no config.json of a model");
