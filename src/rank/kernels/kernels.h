@@ -49,7 +49,7 @@ void swiglu_backward(const at::Tensor& gate_up, const at::Tensor& dout, const at
 // SwiGLU together with the matmul beside it: whether there are such kernels for gate_up's device, type and width, for products over `inner`
 // numbers, and for adapters of `rank` (0: none).
 bool fuses_swiglu(const at::Tensor& gate_up, std::int64_t inner, std::int64_t rank);
-// An adapter's thin product: factors[0] has the rows, factors[1] the columns. Both undefined: none.
+// The factors of an adapter's thin product: low has its rows, weight its columns. Both undefined: none.
 struct ThinProduct {
   at::Tensor low, weight;
 };

@@ -34,6 +34,9 @@ struct AdaptedMatrix {
 };
 std::vector<AdaptedMatrix> adapted_matrices(const Dims& dims, const config::LoraConfig& lora, std::int64_t layer);
 
+// What adapters take for `rows` tokens beside the activations of a model without them: thin products that blocks keep, and AdapterScratch.
+std::int64_t adapter_bytes(const config::ModelConfig& model, const config::LoraConfig& lora, std::int64_t rows, std::int64_t element_size);
+
 // Which elements of an adapter's input are dropped: a pure function of these, so any spread over ranks draws the same.
 struct Dropout {
   at::Tensor keys;        // [batch] i64 on the device, one a row of tokens; undefined: nothing is dropped

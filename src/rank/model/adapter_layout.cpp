@@ -33,6 +33,12 @@ std::int64_t input_width(const Dims& d, std::size_t matrix) {
   return matrix == 3 ? d.intermediate : d.hidden;
 }
 
+std::int64_t stacked_width(const Dims& d, std::size_t matrix) {
+  std::int64_t width = 0;
+  for (const Module& module : kModules) width += module.matrix == matrix ? output_width(d, module.name) : 0;
+  return width;
+}
+
 std::string full_name(std::int64_t layer, std::string_view module) { return fmt::format("model.layers.{}.{}", layer, module); }
 
 // PEFT's rule: the whole name, or its end after a dot.
@@ -136,6 +142,23 @@ std::vector<AdaptedMatrix> adapted_matrices(const Dims& d, const config::LoraCon
     all.push_back(std::move(adapted));
   }
   return all;
+}
+
+std::int64_t adapter_bytes(const config::ModelConfig& model, const config::LoraConfig& lora, std::int64_t rows, std::int64_t element_size) {
+  const Dims d(model);
+  std::int64_t kept = 0, low = 0, in = 0, out = 0;
+  for (std::int64_t layer = 0; layer < d.layers; ++layer) {
+    for (const AdaptedMatrix& adapted : adapted_matrices(d, lora, layer)) {
+      const std::int64_t width = std::int64_t(adapted.parts.size()) * lora.rank;
+      kept += width;
+      low = std::max(low, width);
+      in = std::max(in, input_width(d, adapted.matrix));
+      out = std::max(out, stacked_width(d, adapted.matrix));
+    }
+  }
+  // DoRA: the product, its gradient, and for a moment both multiplied.
+  const std::int64_t scratch = low + (lora.dropout > 0 ? in : 0) + (lora.dora ? 3 * out : 0);
+  return rows * element_size * (kept + scratch);
 }
 
 std::vector<std::optional<UnitSpec>> adapter_units(const config::ModelConfig& model, const config::LoraConfig& lora) {

@@ -32,8 +32,8 @@ class Projection {
   void begin_backward(const at::Tensor& dout, ProjectionScratch& scratch) const;
   // dx = dout weight (+ adapter).
   void backward_input(const at::Tensor& dx, const at::Tensor& dout, const Dropout& dropout, ProjectionScratch& scratch) const;
-  // The same where x is SwiGLU of gate_up, which becomes its own gradient; `swiglu` is overwritten, by SwiGLU's output where that is
-  // wanted again.
+  // The same where x is SwiGLU of gate_up, which becomes its own gradient. `swiglu` receives SwiGLU's output where that is wanted again;
+  // otherwise what it holds is lost.
   void backward_swiglu(const at::Tensor& gate_up, const at::Tensor& swiglu, bool again, const at::Tensor& dout, const Dropout& dropout,
                        ProjectionScratch& scratch) const;
   // Adds the gradients of whatever is trained, and announces them.

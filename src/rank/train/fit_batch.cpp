@@ -22,7 +22,9 @@ bool fits(Run& run, std::int64_t samples) {
   const std::int64_t time = run.dataset.training->seq_len();
   try {
     const at::Tensor tokens = at::zeros({samples, time}, options), targets = at::full({samples, time}, data::untrained, options);
-    run.model->forward_backward({.tokens = tokens, .targets = targets}, run.optimizer->scale()).item<float>();
+    const bool drops = run.config.lora.enabled && run.config.lora.dropout > 0;
+    const at::Tensor keys = drops ? at::zeros({samples}, options) : at::Tensor();
+    run.model->forward_backward({.tokens = tokens, .targets = targets, .keys = keys}, run.optimizer->scale()).item<float>();
   } catch (const c10::OutOfMemoryError&) {
     return false;
   } catch (const std::bad_alloc&) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "rank/model/adapter.h"
 #include "rank/model/fp8.h"
 #include "rank/train/device_memory.h"
 
@@ -29,7 +30,8 @@ std::vector<model::Keep> keep_for(const config::RunConfig& config, const model::
       return keep;
     }
     case config::Recompute::automatic: {
-      const std::int64_t held_back = std::min(ranks - 1, 1) * model::ranks_reserve_bytes + fp8_bytes(config, batch.rows());
+      const std::int64_t held_back = std::min(ranks - 1, 1) * model::ranks_reserve_bytes + fp8_bytes(config, batch.rows()) +
+                                     model::adapter_bytes(config.model, config.lora, batch.rows(), element_size);
       return model::choose_keep(config.model, batch, element_size, free_memory_bytes(device) - held_back);
     }
   }

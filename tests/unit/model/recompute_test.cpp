@@ -1,10 +1,12 @@
 // Which activations are given up, and in which order, as memory shrinks; and whether blocks hold what is counted.
+#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 
 #include "config/config.h"
+#include "rank/model/adapter.h"
 #include "rank/model/recompute.h"
 #include "support/reference/decoder_fixture.h"
 
@@ -62,12 +64,14 @@ TEST(Recompute, GivesUpTheCheapestFirst) {
 TEST(Recompute, NoMixThatFitsIsCheaper) {
   std::vector<std::vector<Keep>> mixes;
   for (int i = 0; i < 256; ++i) mixes.push_back({policies[i % 4], policies[i / 4 % 4], policies[i / 16 % 4], policies[i / 64]});
-  for (const std::int64_t time : {256, 65536})
-    for (const auto& just_fits : mixes)
-      for (const std::int64_t available : {needed(just_fits), needed(just_fits) - 1}) {
+  for (const std::int64_t time : {256, 65536}) {
+    std::vector<std::pair<std::int64_t, double>> sizes;  // what a mix needs, and what it costs
+    for (const auto& mix : mixes) sizes.emplace_back(needed(mix), cost(mix, time));
+    for (const auto& [just_fits, its_cost] : sizes)
+      for (const std::int64_t available : {just_fits, just_fits - 1}) {
         double least = std::numeric_limits<double>::infinity();
-        for (const auto& mix : mixes)
-          if (needed(mix) <= available) least = std::min(least, cost(mix, time));
+        for (const auto& [size, mix_cost] : sizes)
+          if (size <= available) least = std::min(least, mix_cost);
         const auto chosen = choose_keep(shape, {batch.rows() / time, time}, 2, available);
         if (least == std::numeric_limits<double>::infinity()) {
           EXPECT_EQ(describe(chosen), "everything made again in 4");
@@ -76,6 +80,7 @@ TEST(Recompute, NoMixThatFitsIsCheaper) {
         EXPECT_LE(needed(chosen), available) << describe(chosen);
         EXPECT_DOUBLE_EQ(cost(chosen, time), least) << describe(chosen) << " at " << time << " tokens a sample";
       }
+  }
 }
 
 // Attention alone grows with the length of a sample, and only blocks that are made whole again go through it.
@@ -116,9 +121,12 @@ TEST(Recompute, LeavesRoomWhereFewBitsBecomeWhole) {
 // Sees what this thread takes from the CPU's allocator and gives back.
 class HeldBytes final : public c10::MemoryReportingInfoBase {
  public:
-  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t, c10::Device) override { held += bytes; }
+  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t, c10::Device) override {
+    held += bytes;
+    most = std::max(most, held);
+  }
   bool memoryProfilingEnabled() const override { return true; }
-  std::int64_t held = 0;
+  std::int64_t held = 0, most = 0;
 };
 
 // Between forward and backward.
@@ -156,6 +164,51 @@ TEST(Recompute, BlocksHoldWhatIsCounted) {
       EXPECT_GT(once, 0);
     }
   }
+}
+
+// The most that a step holds at once, beside weights and their gradients.
+std::int64_t most_bytes(const config::ModelConfig& model, const config::LoraConfig& lora, const MicroBatch& of) {
+  auto frozen = test::make_units(model, {.device = at::kCPU, .trainable = false});
+  std::vector<std::unique_ptr<Unit>> adapters;
+  std::vector<Unit*> list;
+  for (auto& spec : adapter_units(model, lora)) {
+    adapters.push_back(spec ? std::make_unique<Unit>(std::move(*spec), UnitStorage{.device = at::kCPU}) : nullptr);
+    list.push_back(adapters.back().get());
+  }
+  Decoder decoder(model, test::pointers(frozen), lora, list);
+  const auto given = test::random_batch({.vocab = model.vocab_size, .batch = of.samples, .time = of.time}, 1, at::kCPU);
+  const at::Tensor keys = lora.dropout > 0 ? at::arange(of.samples, at::kLong) : at::Tensor();
+  const auto seen = std::make_shared<HeldBytes>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, seen);
+  for (int step = 0; step < 2; ++step)
+    decoder.forward_backward({.tokens = given.tokens, .targets = given.targets, .keys = keys}, at::ones({}));
+  return seen->most;
+}
+
+TEST(Recompute, AdaptersTakeWhatIsCounted) {
+  if (!test::device().is_cpu()) GTEST_SKIP() << "counted on a CPU, whose allocator says what it gives";
+  config::ModelConfig model = shape;
+  model.hidden_size = 64;
+  model.head_dim = 8;
+  model.intermediate_size = 160;
+  model.max_seq_len = 24;
+  constexpr MicroBatch of{40, 24};  // more rows than weights have: those that DoRA adds up are not counted
+  config::LoraConfig plain;
+  plain.enabled = true;
+  plain.rank = 16;
+  plain.dropout = 0;
+  plain.target_modules = {"all-linear"};
+  auto dropping = plain, dora = plain;
+  dropping.dropout = 0.1;
+  dora.dora = true;
+  const std::int64_t without = most_bytes(model, {}, of);
+  for (const auto& lora : {plain, dropping, dora}) {
+    SCOPED_TRACE(fmt::format("dropout {}, DoRA {}", lora.dropout, lora.dora));
+    const std::int64_t counted = adapter_bytes(model, lora, of.rows(), 4), taken = most_bytes(model, lora, of) - without;
+    EXPECT_LE(taken, counted);
+    EXPECT_GT(taken, counted / 2);
+  }
+  EXPECT_EQ(adapter_bytes(model, {}, of.rows(), 4), 0);
 }
 
 }  // namespace
