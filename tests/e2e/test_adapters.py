@@ -79,16 +79,17 @@ def test_a_checkpoint_of_adapters_is_exported(tmp_path):
     assert json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())["r"] == 4
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_batches_shrink_until_they_fit_on_every_rank(tmp_path, ranks):
+@pytest.mark.parametrize("ranks, kind", [(1, None), (2, None), (1, "dropout")])
+def test_batches_shrink_until_they_fit_on_every_rank(tmp_path, ranks, kind):
     batch = 12 // ranks
+    sections = KINDS[kind][0] if kind else {}
     trainer = {"auto_find_batch_size": True}
     fault = {"LOCKSTEP_TEST_FAULT": f"rank={ranks - 1} action=memory samples=3"}
-    config = write_config(tmp_path, trainer={**trainer, "batch_size": batch, "global_batch_size": 12, "max_steps": 4})
+    config = write_config(tmp_path, trainer={**trainer, "batch_size": batch, "global_batch_size": 12, "max_steps": 4}, **sections)
     found = train(tmp_path, "found", config, "--ranks", str(ranks), env=fault)
     notes = [line["text"] for line in found.metrics() if line.get("event") == "note"]
     assert any(f"batch_size {batch} did not fit into memory; a step takes {12 // ranks // 3} micro-batches of 3" in note for note in notes), notes
-    config = write_config(tmp_path, "plain.yaml", trainer={"batch_size": 3, "global_batch_size": 12, "max_steps": 4})
+    config = write_config(tmp_path, "plain.yaml", trainer={"batch_size": 3, "global_batch_size": 12, "max_steps": 4}, **sections)
     plain = train(tmp_path, "plain", config, "--ranks", str(ranks))
     assert found.losses() == plain.losses()
 
