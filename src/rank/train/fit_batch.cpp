@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <new>
+#include <utility>
 
 #include "base/error.h"
 #include "rank/data/data.h"
@@ -33,23 +34,38 @@ bool fits(Run& run, std::int64_t samples) {
   return true;
 }
 
+void set_keep(Run& run, const std::vector<model::Keep>& keep) {
+  run.model->set_keep(keep, run.config.trainer.offload_checkpoints);
+  run.recompute = model::describe(keep);
+}
+
+void release_memory(Run& run) {
+  run.model->release_buffers();
+  empty_cache(run.world->device());
+}
+
 }  // namespace
 
 void choose_recompute(Run& run) {
   const std::vector<model::Keep> keep =
       keep_for(run.config, {run.batch.batch_size, run.dataset.training->seq_len()}, run.replica.units.front()->weights().element_size(),
                run.world->device(), run.ranks().size());
-  run.model->set_keep(keep, run.config.trainer.offload_checkpoints);
-  run.recompute = model::describe(keep);
+  set_keep(run, keep);
 }
 
 std::string fit_batch_size(const comm::Group& group, Run& run) {
   if (!run.config.trainer.auto_find_batch_size) return "";
   const std::int64_t asked = run.batch.batch_size;
+  bool may_keep_less = run.config.trainer.recompute == config::Recompute::automatic;
   while (true) {
     const bool here = fits(run, run.batch.batch_size);
     run.replica.gradients.zero_();
     if (group.all_agree(here, "whether a micro-batch fits")) break;
+    if (run.batch.batch_size == 1 && std::exchange(may_keep_less, false)) {  // the choice took an estimate at its word
+      release_memory(run);
+      set_keep(run, std::vector(static_cast<std::size_t>(run.config.model.num_layers), model::Keep::input));
+      continue;
+    }
     if (run.batch.batch_size == 1) {
       throw base::machine_error("memory",
                                 "not even one sample of {} tokens fits into memory. Lower data.seq_len, or use --recompute blocks, "
@@ -60,8 +76,7 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
     while (run.batch.batch_size % smaller != 0) --smaller;
     run.batch.gradient_accumulation *= run.batch.batch_size / smaller;
     run.batch.batch_size = smaller;
-    run.model->release_buffers();
-    empty_cache(group.device());
+    release_memory(run);
     choose_recompute(run);
   }
   if (run.batch.batch_size == asked) return "";

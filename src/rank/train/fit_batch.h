@@ -11,8 +11,8 @@ namespace lockstep::train {
 void choose_recompute(Run& run);
 
 // Collective. Tries a micro-batch of full length; where any rank finds no memory for it, all halve it and double the accumulation, so
-// that a step stays the same; what blocks keep is chosen anew. Returns what was changed, in words, or nothing. UserError where one sample
-// does not fit.
+// that a step stays the same; what blocks keep is chosen anew, for a single sample down to inputs alone. Returns what was changed, in
+// words, or nothing. UserError where one sample does not fit.
 std::string fit_batch_size(const comm::Group& group, Run& run);
 
 }  // namespace lockstep::train
