@@ -8,7 +8,7 @@ TEST_PYTHON := .deps-test/bin/python
 TRAIN_ARGS ?=
 
 # LibTorch-free rooms first: they fail fastest.
-UNIT_TESTS := plain_tests data_tests checkpoint_tests model_tests task_tests bench_tests
+UNIT_TESTS := plain_tests data_tests checkpoint_tests model_tests train_tests task_tests bench_tests
 RANK_TESTS := comm_tests parallel_tests
 PYTESTS := tests/errors tests/docs tests/parity tests/e2e tests/faults
 

@@ -18,10 +18,12 @@ namespace {
 using namespace hopper;
 using Number = __nv_bfloat16;
 
-constexpr int kRows = 128, kColumns = 192, kStep = 64;  // an output tile, and how much of the sum a stage holds
-constexpr int kPart = kColumns / 2;                     // forward, a tile has as many columns of gate and the same of up
-constexpr int kSums = kColumns / 2;                     // that a thread has of 64 rows
-constexpr int kBox = 64;                                // columns of what one copy moves: rows of 128 bytes
+// An output tile is as large as registers allow: it reads less a product, and power is what limits this chip.
+constexpr int kRows = 128, kColumns = 192;
+constexpr int kStep = 64;            // how much of the sum a stage holds
+constexpr int kPart = kColumns / 2;  // forward, a tile has as many columns of gate and the same of up
+constexpr int kSums = kColumns / 2;  // that a thread has of 64 rows
+constexpr int kBox = 64;             // columns of what one copy moves: rows of 128 bytes
 constexpr int kLeftBytes = kRows * kStep * 2, kStageBytes = kLeftBytes + kColumns * kStep * 2;
 constexpr int kOutBytes = kRows * kBox * 2;  // a buffer for outputs
 constexpr int kAlignment = 1024;             // of tiles in shared memory
@@ -52,7 +54,7 @@ struct Sizes {
   int steps, low_steps, rank;
 };
 
-// Tiles as large as registers allow: they read less a product, and power is what limits this chip.
+// What shared memory holds: stages, buffers for outputs, barriers.
 template <Pass kPass>
 struct Layout {
   static constexpr bool kBackward = kPass != Pass::forward;
