@@ -90,26 +90,42 @@ void copy_dense(const Model& from, const Model& to) {
   }
 }
 
+void expect_the_model_it_stands_for(const config::ModelConfig& config, const config::LoraConfig& lora, const UnitStorage& storage,
+                                    std::int64_t samples) {
+  UnitStorage plain = storage;
+  plain.quantization = Quantization::none;
+  Model few(config, lora, storage), whole(config, lora, plain);
+  copy_dense(few, whole);
+  few.stir();
+  whole.stir();
+  const auto batch = test::random_batch({.vocab = config.vocab_size, .batch = samples, .ignored = 5}, 1, test::device());
+  const auto scale = at::ones({}, at::TensorOptions().device(test::device()));
+  EXPECT_TRUE(at::equal(few.decoder->logits(batch.tokens), whole.decoder->logits(batch.tokens)));
+  const auto loss = few.decoder->forward_backward(batch.tokens, batch.targets, scale);
+  EXPECT_TRUE(at::equal(loss, whole.decoder->forward_backward(batch.tokens, batch.targets, scale)));
+  EXPECT_TRUE(at::equal(few.gradients(), whole.gradients()));
+  EXPECT_GT(few.gradients().abs().max().item<double>(), 0);
+}
+
 TEST(Quantized, TrainingEqualsTrainingOnTheWeightsItStandsFor) {
   const test::Deterministic deterministic;
-  const auto config = small_model();
   for (const auto quantization : {Quantization::nf4, Quantization::int8})
     for (const bool dora : {false, true})
       for (const bool double_quant : {true, false}) {
         SCOPED_TRACE(fmt::format("{}, dora {}, double_quant {}", int(quantization), dora, double_quant));
-        const auto lora = small_lora(dora);
-        Model few(config, lora, frozen_as(quantization, at::kFloat, double_quant)), whole(config, lora, frozen_as(Quantization::none));
-        copy_dense(few, whole);
-        few.stir();
-        whole.stir();
-        const auto batch = test::random_batch({.vocab = config.vocab_size, .ignored = 5}, 1, test::device());
-        const auto scale = at::ones({}, at::TensorOptions().device(test::device()));
-        EXPECT_TRUE(at::equal(few.decoder->logits(batch.tokens), whole.decoder->logits(batch.tokens)));
-        const auto loss = few.decoder->forward_backward(batch.tokens, batch.targets, scale);
-        EXPECT_TRUE(at::equal(loss, whole.decoder->forward_backward(batch.tokens, batch.targets, scale)));
-        EXPECT_TRUE(at::equal(few.gradients(), whole.gradients()));
-        EXPECT_GT(few.gradients().abs().max().item<double>(), 0);
+        expect_the_model_it_stands_for(small_model(), small_lora(dora), frozen_as(quantization, at::kFloat, double_quant), 2);
       }
+}
+
+// As many rows as it takes for SwiGLU to be part of its matmuls, where a device can do that.
+TEST(Quantized, ManyRowsInSixteenBitsToo) {
+  const test::Deterministic deterministic;
+  auto config = small_model();
+  config.intermediate_size = 104;
+  auto lora = small_lora(false);
+  lora.rank = 8;
+  for (const auto quantization : {Quantization::nf4, Quantization::int8})
+    expect_the_model_it_stands_for(config, lora, frozen_as(quantization, at::kBFloat16), 40);
 }
 
 TEST(Quantized, RecomputingGivesTheSameBits) {
