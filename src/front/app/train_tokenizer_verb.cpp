@@ -64,7 +64,7 @@ void choose_template(Wish& wish) {
   if (wish.chat_template.empty()) return;
   if (wish.chat_template != "chatml") {
     options.chat_template = base::read_text(wish.chat_template);
-    text::ChatTemplate(options.chat_template, {}, wish.chat_template);  // refuses one that cannot be used
+    [[maybe_unused]] const text::ChatTemplate usable(options.chat_template, {}, wish.chat_template);  // refuses one that is not
     return;
   }
   options.chat_template = chatml;

@@ -23,15 +23,21 @@ std::size_t page_size() {
   return size;
 }
 
+// How far into its page an address lies.
+std::size_t offset_in_page(const std::byte* address) { return reinterpret_cast<std::uintptr_t>(address) % page_size(); }
+
+// The kernel takes addresses of memory that it does not change as if it did.
+int advise(const std::byte* first, std::size_t size, int advice) { return ::madvise(const_cast<std::byte*>(first), size, advice); }
+
 // False only where the kernel says that the pages cannot be had: touching them would kill the process.
 bool populate(std::span<const std::byte> bytes) {
-  const auto first = reinterpret_cast<std::uintptr_t>(bytes.data()) / page_size() * page_size();
-  const auto size = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) - first;
-  while (::madvise(reinterpret_cast<void*>(first), size, populate_read) != 0) {
+  const std::size_t before = offset_in_page(bytes.data()), size = before + bytes.size();
+  const std::byte* first = bytes.data() - before;
+  while (advise(first, size, populate_read) != 0) {
     if (errno == EAGAIN || errno == EINTR) continue;
     if (errno == EFAULT || errno == EHWPOISON) return false;
     // An older kernel, or one short of memory: ask for them and let whoever reads them wait.
-    ::madvise(reinterpret_cast<void*>(first), size, MADV_WILLNEED);
+    advise(first, size, MADV_WILLNEED);
     return true;
   }
   return true;
@@ -40,9 +46,9 @@ bool populate(std::span<const std::byte> bytes) {
 }  // namespace
 
 void drop_pages(std::span<const std::byte> bytes) {
-  const auto first = (reinterpret_cast<std::uintptr_t>(bytes.data()) + page_size() - 1) / page_size() * page_size();
-  const auto end = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) / page_size() * page_size();
-  if (end > first) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+  const std::size_t before = offset_in_page(bytes.data()), skipped = before == 0 ? 0 : page_size() - before;  // of the first page
+  const std::size_t behind = offset_in_page(bytes.data() + bytes.size());                                     // of the last
+  if (bytes.size() > skipped + behind) advise(bytes.data() + skipped, bytes.size() - skipped - behind, MADV_DONTNEED);
 }
 
 ReadAhead::ReadAhead(std::vector<std::span<const std::byte>> ranges, std::size_t ahead_bytes, int threads)
