@@ -119,12 +119,13 @@ struct Decoder::Parts {
   }
 };
 
-Decoder::Decoder(const config::ModelConfig& config, std::vector<Unit*> units, Keep keep) {
+Decoder::Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, Keep keep) {
   base::check(std::int64_t(units.size()) == Dims(config).layers + 2, "a decoder has an embedding, its blocks and a head");
   parts_ = std::make_unique<Parts>(config, units, config::LoraConfig{}, std::vector<Unit*>(units.size()), keep);
 }
 
-Decoder::Decoder(const config::ModelConfig& config, std::vector<Unit*> units, const config::LoraConfig& lora, std::vector<Unit*> adapters) {
+Decoder::Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora,
+                 std::vector<Unit*> adapters) {
   base::check(std::int64_t(units.size()) == Dims(config).layers + 2, "a decoder has an embedding, its blocks and a head");
   base::check(adapters.empty() || adapters.size() == units.size(), "every unit has its adapters or none");
   adapters.resize(units.size());

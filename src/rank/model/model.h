@@ -48,9 +48,9 @@ struct Score {
 // Forward and backward are explicit: no autograd graph is built. One thread, the device's current stream.
 class Decoder {
  public:
-  Decoder(const config::ModelConfig& config, std::vector<Unit*> units, Keep keep = Keep::all);
+  Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, Keep keep = Keep::all);
   // adapters: as adapter_units() lays them out, null where there is none. Units without gradients are frozen.
-  Decoder(const config::ModelConfig& config, std::vector<Unit*> units, const config::LoraConfig& lora, std::vector<Unit*> adapters);
+  Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora, std::vector<Unit*> adapters);
   ~Decoder();
 
   // Adds the gradient of scale * (summed loss) to the units' gradients, announces each leaf (Unit::gradient_ready)

@@ -38,9 +38,8 @@ void Projection::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor&
   const bool dora = adapter_ && adapter_->is_dora();
   multiply(out, x, w, dora ? at::Tensor() : bias, low, dropout, scratch);
   if (!dora) return;
-  auto gained = out;
-  gained.mul_(adapter_->update_gain(w));
-  if (bias.defined()) gained.add_(bias);
+  out.mul_(adapter_->update_gain(w));
+  if (bias.defined()) out.add_(bias);
 }
 
 bool Projection::fuses_swiglu(const at::Tensor& gate_up, std::int64_t inner, const ProjectionScratch& scratch) const {

@@ -73,7 +73,7 @@ std::int64_t Replica::parameters() const { return count_parameters(in_forward_or
 
 std::int64_t Replica::trained_parameters() const { return count_parameters(trained_in_forward_order()); }
 
-Replica make_replica(std::vector<model::UnitSpec> specs, model::UnitStorage storage) {
+Replica make_replica(std::vector<model::UnitSpec> specs, const model::UnitStorage& storage) {
   Replica replica;
   if (!storage.trainable) {
     for (model::UnitSpec& spec : specs) replica.units.push_back(std::make_unique<model::Unit>(std::move(spec), storage));

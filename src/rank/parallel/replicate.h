@@ -26,7 +26,7 @@ struct Replica {
   std::int64_t parameters() const;
   std::int64_t trained_parameters() const;
 };
-Replica make_replica(std::vector<model::UnitSpec> specs, model::UnitStorage storage);
+Replica make_replica(std::vector<model::UnitSpec> specs, const model::UnitStorage& storage);
 // Frozen units, and adapters that are trained.
 Replica make_adapted_replica(std::vector<model::UnitSpec> specs, std::vector<std::optional<model::UnitSpec>> adapters,
                              model::UnitStorage storage);
