@@ -18,6 +18,8 @@ inline constexpr std::size_t kBlockMatrices = 4;
 
 // What LoRA multiplies its product with.
 double adapter_scale(const config::LoraConfig& lora);
+// Whether elements of adapters' inputs are dropped: batches then bring keys.
+inline bool adapters_drop(const config::LoraConfig& lora) { return lora.enabled && lora.dropout > 0; }
 
 // A unit of adapters for every unit of decoder_units(), or none where nothing in it is adapted or trained whole.
 // Names are PEFT's, as adapter_model.safetensors holds them. UserError where a target names no matrix.

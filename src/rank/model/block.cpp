@@ -171,7 +171,7 @@ void Block::backward_mlp(const at::Tensor& dstream, const BlockContext& context,
   down_.backward_swiglu(m.gate_up, c.swiglu, again, dstream, context.dropout, scratch.projection);
   if (again) backward_weight();
 
-  if (lacks_cheap()) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, at.norm2);
+  if (again) kernels::rms_norm_apply(m.middle, unit_.weight(BlockLeaves::post_norm), m.rstd2, at.norm2);
   const auto& dnorm = fit(scratch.hidden, {rows, dims_.hidden}, dstream.options());
   gate_up_.begin_backward(m.gate_up, scratch.projection);
   gate_up_.backward_input(dnorm, m.gate_up, context.dropout, scratch.projection);

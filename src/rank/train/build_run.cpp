@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "rank/model/adapter.h"
 #include "rank/train/fit_batch.h"
 #include "rank/train/make_model.h"
 #include "rank/train/run.h"
@@ -21,7 +22,7 @@ data::Loader::Options loader_options(const Run& run) {
           .prefetch = run.config.data.prefetch,
           .workers = run.config.data.workers,
           .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu(),
-          .keys = run.config.lora.enabled && run.config.lora.dropout > 0};
+          .keys = model::adapters_drop(run.config.lora)};
 }
 
 std::int64_t count_steps(const Run& run) {

@@ -1,4 +1,5 @@
 // Tries micro-batches on for size.
+#include "rank/model/adapter.h"
 #include "rank/train/fit_batch.h"
 
 #include <ATen/ops/full.h>
@@ -23,8 +24,7 @@ bool fits(Run& run, std::int64_t samples) {
   const std::int64_t time = run.dataset.training->seq_len();
   try {
     const at::Tensor tokens = at::zeros({samples, time}, options), targets = at::full({samples, time}, data::untrained, options);
-    const bool drops = run.config.lora.enabled && run.config.lora.dropout > 0;
-    const at::Tensor keys = drops ? at::zeros({samples}, options) : at::Tensor();
+    const at::Tensor keys = model::adapters_drop(run.config.lora) ? at::zeros({samples}, options) : at::Tensor();
     run.model->forward_backward({.tokens = tokens, .targets = targets, .keys = keys}, run.optimizer->scale()).item<float>();
   } catch (const c10::OutOfMemoryError&) {
     return false;
