@@ -60,8 +60,8 @@ add_library(cuda_plugin SHARED ${plugin_sources} "${CMAKE_SOURCE_DIR}/src/rank/k
 set_target_properties(cuda_plugin PROPERTIES OUTPUT_NAME lockstep_cuda CXX_VISIBILITY_PRESET hidden)
 target_include_directories(cuda_plugin PRIVATE "${CMAKE_SOURCE_DIR}/src")
 target_include_directories(cuda_plugin SYSTEM PRIVATE "${nccl_root}/include" "${cudnn_root}/include" "${LOCKSTEP_CUDNN_FRONTEND}")
-target_compile_definitions(cuda_plugin PRIVATE FMT_HEADER_ONLY $<$<BOOL:${LOCKSTEP_NCCL}>:USE_C10D_NCCL>)
-target_link_libraries(cuda_plugin PRIVATE torch_cuda "${cuda_root}/lib/libcudart.so.13" "${cuda_root}/lib/libcublasLt.so.13"
+target_compile_definitions(cuda_plugin PRIVATE $<$<BOOL:${LOCKSTEP_NCCL}>:USE_C10D_NCCL>)
+target_link_libraries(cuda_plugin PRIVATE torch_fmt torch_cuda "${cuda_root}/lib/libcudart.so.13" "${cuda_root}/lib/libcublasLt.so.13"
                       "${cudnn_root}/lib/libcudnn.so.9")
 if(LOCKSTEP_NCCL)
   target_link_libraries(cuda_plugin PRIVATE "${nccl_root}/lib/libnccl.so.2")

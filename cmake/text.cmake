@@ -18,8 +18,5 @@ add_custom_command(
   COMMENT "Building tokenizers and templates with cargo"
   VERBATIM)
 add_custom_target(text_native_build DEPENDS "${native_library}")
-add_library(text_native STATIC IMPORTED GLOBAL)
-set_target_properties(text_native PROPERTIES IMPORTED_LOCATION "${native_library}")
-add_dependencies(text_native text_native_build)
-target_link_libraries(lockstep_text PUBLIC text_native dl m)
-add_dependencies(lockstep_text text_native_build)
+# Linked by its path: only links wait for cargo then. A dependency between targets would hold back every compilation behind this room.
+target_link_libraries(lockstep_text PUBLIC "${native_library}" dl m)

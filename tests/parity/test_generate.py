@@ -78,7 +78,7 @@ def test_a_chat_is_rendered_with_the_generation_prompt(tmp_path):
 
 @pytest.mark.parametrize("dora", [False, True], ids=["lora", "dora"])
 def test_an_adapter_beside_the_model_writes_as_peft(tmp_path, dora):
-    peft = pytest.importorskip("peft")
+    import peft
     model = make_folder(tmp_path / "model")
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "model")
     [plain] = greedy(model, tokenizer, PROMPTS[:1])

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from support import model_folders
 from support.lockstep import BUILD
 
-bnb = pytest.importorskip("bitsandbytes.functional")
-default_ops = pytest.importorskip("bitsandbytes.backends.default.ops")
+import bitsandbytes.functional as bnb
+import bitsandbytes.backends.default.ops as default_ops
 
 TOOL = BUILD / "bin" / "quant_tool"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -127,7 +127,7 @@ TEST_P(RecordedReductions, EqualThoseThatAreNot) {
     }
     return expected;
   });
-  if (results.front().empty()) GTEST_SKIP() << "nothing to record without a GPU";
+  if (results.front().empty()) GTEST_SKIP() << "needs a GPU: without one there is nothing to record";
   EXPECT_EQ(results[0], results[1]);
 }
 

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "front/app/config_verb.h"
 #include "unit/config/support.h"
+#include "support/source_folder/source_folder.h"
 
 namespace lockstep::config {
 namespace {
@@ -40,7 +41,7 @@ std::string message_of(const Json& one) {
 }
 
 TEST(ConfigErrors, EveryMistakeSaysExactlyThis) {
-  const Json table = Json::parse(base::read_text(LOCKSTEP_SOURCE_DIR "/tests/errors/config.json"));
+  const Json table = Json::parse(base::read_text(test::source_folder() + "/tests/errors/config.json"));
   ASSERT_GE(table.size(), 40u);
   for (const Json& one : table) {
     SCOPED_TRACE(one["name"].get<std::string>());

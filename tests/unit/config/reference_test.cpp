@@ -4,12 +4,13 @@
 #include "base/files.h"
 #include "config/option.h"
 #include "unit/config/support.h"
+#include "support/source_folder/source_folder.h"
 
 namespace lockstep::config {
 namespace {
 
 TEST(ConfigReference, CommittedDocsAreTheGeneratedOnes) {
-  EXPECT_EQ(base::read_text(LOCKSTEP_SOURCE_DIR "/docs/configuration.md"), markdown_reference())
+  EXPECT_EQ(base::read_text(test::source_folder() + "/docs/configuration.md"), markdown_reference())
       << "docs/configuration.md is out of date: run `make docs`.";
 }
 

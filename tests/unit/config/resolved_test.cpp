@@ -5,6 +5,7 @@
 
 #include "config/option.h"
 #include "unit/config/support.h"
+#include "support/source_folder/source_folder.h"
 
 namespace lockstep::config {
 namespace {
@@ -22,7 +23,7 @@ TEST(ConfigResolved, Defaults) {
 TEST(ConfigResolved, ModelFiles) {
   for (const char* name : {"nano", "small", "large"}) {
     const Settings settings =
-        load({.file = fmt::format("{}/models/{}.yaml", LOCKSTEP_SOURCE_DIR, name), .environment = {}, .assignments = {}});
+        load({.file = fmt::format("{}/models/{}.yaml", test::source_folder(), name), .environment = {}, .assignments = {}});
     EXPECT_TRUE(round_trip(settings) == settings.values) << name;
     EXPECT_EQ(settings.values.model.name, name);
   }
@@ -32,7 +33,7 @@ TEST(ConfigResolved, ModelFiles) {
 TEST(ConfigResolved, ModelFilesOfAdapters) {
   for (const char* name : {"llama-3.2-1b-lora", "llama-3.1-8b-lora", "qwen2.5-7b-qlora"}) {
     const Settings settings =
-        load({.file = fmt::format("{}/models/{}.yaml", LOCKSTEP_SOURCE_DIR, name), .environment = {}, .assignments = {}});
+        load({.file = fmt::format("{}/models/{}.yaml", test::source_folder(), name), .environment = {}, .assignments = {}});
     EXPECT_TRUE(round_trip(settings) == settings.values) << name;
     EXPECT_TRUE(settings.values.lora.enabled && settings.values.model.path.empty()) << name;
   }

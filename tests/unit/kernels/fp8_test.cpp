@@ -25,7 +25,7 @@ double largest(Fp8 format) { return format == Fp8::e4m3 ? 448 : 57344; }
 class Fp8Kernels : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_fp8(test::device())) GTEST_SKIP() << "8-bit products take a GPU of compute capability 8.9 or later";
+    if (!has_fp8(test::device())) GTEST_SKIP() << "needs a GPU of compute capability 8.9 or later: 8-bit products";
   }
   // Numbers of very different sizes, as gradients have them.
   static at::Tensor random(const Sizes& s, int seed) {

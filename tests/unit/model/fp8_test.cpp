@@ -103,7 +103,7 @@ void expect_same_bits(const Result& a, const Result& b) {
 class Fp8Model : public testing::Test {
  protected:
   void SetUp() override {
-    if (!kernels::has_fp8(test::device())) GTEST_SKIP() << "8-bit products take a GPU of compute capability 8.9 or later";
+    if (!kernels::has_fp8(test::device())) GTEST_SKIP() << "needs a GPU of compute capability 8.9 or later: 8-bit products";
   }
 };
 

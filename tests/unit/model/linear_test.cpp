@@ -100,7 +100,7 @@ TEST(Linear, PartsOfLargerMatrices) {
 }
 
 TEST(Linear, OnCudaSixteenBitProductsAreOurs) {
-  if (!test::device().is_cuda()) GTEST_SKIP() << "on a CPU every product is ATen's";
+  if (!test::device().is_cuda()) GTEST_SKIP() << "needs a GPU: on a CPU every product is ATen's";
   for (const auto type : {at::kBFloat16, at::kHalf})
     for (const auto& s : kSizes) {
       const auto x = random({s.rows, s.in}, 1, type), weight = random({s.out, s.in}, 2, type), out = random({s.rows, s.out}, 3, type);
@@ -109,7 +109,7 @@ TEST(Linear, OnCudaSixteenBitProductsAreOurs) {
 }
 
 TEST(Linear, LargeProductsAreSearchedWithoutHarm) {
-  if (!test::device().is_cuda()) GTEST_SKIP() << "algorithms are searched on CUDA alone";
+  if (!test::device().is_cuda()) GTEST_SKIP() << "needs a GPU: algorithms are searched on CUDA alone";
   // Large enough for a search at first use (of a file that is not there): the accumulated gradient must see the product once.
   for (const auto gradient_type : {at::kFloat, at::kBFloat16}) {
     const std::int64_t rows = 4096, in = 1280, out = 1152;
