@@ -7,12 +7,7 @@ CMAKE := .deps/bin/cmake
 TEST_PYTHON := .deps-test/bin/python
 TRAIN_ARGS ?=
 
-# LibTorch-free rooms first: they fail fastest.
-UNIT_TESTS := plain_tests data_tests checkpoint_tests model_tests train_tests task_tests bench_tests
-RANK_TESTS := comm_tests parallel_tests
-PYTESTS := tests/errors tests/docs tests/parity tests/e2e tests/faults
-
-.PHONY: all setup setup-test configure build tests train test check bench docs format lint test-gpu clean
+.PHONY: all setup setup-test configure build tests train test check bench docs format lint test-gpu fresh clean
 
 all: build
 
@@ -36,17 +31,15 @@ tests: configure
 train: build
 	@$(BUILD)/bin/lockstep train -f models/nano.yaml $(TRAIN_ARGS)
 
-# Everything, on CPU ranks; CUDA and NCCL sources are compiled too.
+# Everything that needs no GPU: checks, every test program, every pytest file. CUDA and NCCL sources are compiled too.
+PYTESTS := $(filter-out tests/gpu,$(patsubst %/,%,$(sort $(dir $(wildcard tests/*/test_*.py)))))
 test: setup-test tests
-	@$(TEST_PYTHON) tools/run_tests.py --build $(BUILD) --programs $(UNIT_TESTS) $(RANK_TESTS) --pytest $(PYTESTS)
+	@$(TEST_PYTHON) tools/run_tests.py --build $(BUILD) --checks --pytest $(PYTESTS)
 
-# What to run before every commit: format, lint, include directions, generated docs, unit tests.
+# What to run before every commit: lint, format, include directions, generated docs, test programs.
 check: setup-test tests
-	@tools/format.sh --check
-	@python3 tools/check_includes.py
 	@tools/lint.sh --changed
-	@python3 tools/make_docs.py --check --lockstep $(BUILD)/bin/lockstep
-	@$(TEST_PYTHON) tools/run_tests.py --build $(BUILD) --programs $(UNIT_TESTS) --pytest tests/errors tests/docs
+	@$(TEST_PYTHON) tools/run_tests.py --build $(BUILD) --checks --pytest tests/errors tests/docs
 
 # On a machine with a GPU: kernels against references, NCCL ranks against one rank.
 test-gpu: tests
@@ -64,6 +57,10 @@ format: setup-test
 
 lint: setup-test configure
 	@tools/lint.sh
+
+# A bare Debian 12 and 13 by debootstrap (as root): the README's two commands, 20 steps of training.
+fresh:
+	@tools/fresh.sh
 
 clean:
 	rm -rf $(BUILD)
