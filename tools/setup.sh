@@ -2,6 +2,7 @@
 # Installs what a build needs: system packages by apt where the user may, LibTorch and the CUDA compiler into .deps/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tools/apt.sh
 
 packages=(g++ make ccache python3 python3-venv libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libfmt-dev libgtest-dev)
 missing=()
@@ -20,31 +21,32 @@ for package in "${missing[@]}"; do
   esac
 done
 if [ ${#usable[@]} -gt 0 ]; then
-  install="apt-get install -y ${usable[*]}"
-  if [ "$(id -u)" = 0 ]; then
-    echo "setup: installing ${usable[*]}"
-    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${usable[@]}" >/dev/null
-  elif sudo -n true 2>/dev/null; then
-    echo "setup: installing ${usable[*]} (sudo)"
-    sudo -n apt-get update -qq && sudo -n env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${usable[@]}" >/dev/null
-  else
+  if ! as_root true; then
     echo "setup: these system packages are missing: ${usable[*]}"
-    echo "setup: run this once, then start again:   sudo $install"
+    echo "setup: run this once, then start again:   sudo apt-get install -y ${usable[*]}"
     exit 3
   fi
+  echo "setup: installing ${usable[*]}"
+  as_root apt-get update -qq
+  install_packages "${usable[@]}"
 fi
 
-# Tokenizers and chat templates are Rust crates, which need a newer cargo than some systems package (Debian 12 has 1.63).
+# Tokenizers, chat templates and Parquet are Rust crates. Debian 13 packages a cargo that is new enough; Debian 12 packages one beside its old one.
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 least_cargo=1.85
 new_enough() { [ -n "$1" ] && [ "$(printf '%s\n' "$least_cargo" "$1" | sort -V | head -n 1)" = "$least_cargo" ]; }
 cargo_here() { cargo --version 2>/dev/null | awk '{print $2}' || true; }
-if [ -z "$(cargo_here)" ]; then
-  packaged=$(apt-cache policy cargo 2>/dev/null | awk '/Candidate:/ {print $2}' | sed 's/[+~-].*//' || true)
-  if new_enough "$packaged" && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
-    echo "setup: installing cargo $packaged"
-    $([ "$(id -u)" = 0 ] || echo sudo -n) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq cargo >/dev/null
-  fi
+candidate() { apt-cache policy "$1" 2>/dev/null | awk '/Candidate:/ {print $2}' | sed 's/[+~-].*//' || true; }
+if ! new_enough "$(cargo_here)" && ! command -v rustup >/dev/null; then
+  [ -n "$(candidate cargo)" ] || as_root apt-get update -qq || true
+  for packages in "cargo rustc" "cargo-web rustc-web"; do
+    if new_enough "$(candidate "${packages%% *}")" && as_root true; then
+      echo "setup: installing $packages"
+      # shellcheck disable=SC2086
+      install_packages $packages
+      break
+    fi
+  done
 fi
 if ! new_enough "$(cargo_here)"; then
   found=$(cargo_here)
@@ -58,6 +60,6 @@ stamp=.deps/installed
 if ! cmp -s tools/requirements.txt "$stamp" 2>/dev/null; then
   [ -x .deps/bin/python ] || python3 -m venv .deps
   echo "setup: installing LibTorch, the CUDA compiler, cmake and ninja into .deps/ (about 5 GB, once)"
-  .deps/bin/pip install --disable-pip-version-check --no-deps --progress-bar off -q -r tools/requirements.txt
+  .deps/bin/pip install --disable-pip-version-check --no-deps --require-hashes --progress-bar off -q -r tools/requirements.txt
   cp tools/requirements.txt "$stamp"
 fi
