@@ -3,6 +3,7 @@
 #include "record/page.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,14 +13,16 @@
 #include <cerrno>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 
 namespace lockstep::record {
 namespace {
 
-constexpr std::uint64_t page_magic = 0x31'65'67'61'70'6b'63'6cull;  // "lckpage1"
+constexpr std::uint64_t page_magic = 0x32'65'67'61'70'6b'63'6cull;  // "lckpage2"
 constexpr std::size_t failure_bytes = 4096;
 
 template <std::size_t n>
@@ -36,6 +39,9 @@ struct PageWriter::Body {
   std::uint32_t pid;
   Phase phase;
   std::int32_t failure_code;
+  std::uint64_t pid_namespace;
+  std::int64_t created_ns;
+  std::uint64_t locked;  // the writer holds a lock on the file for as long as it lives
   std::int64_t step;
   std::int64_t phase_since_ns;
   std::int64_t progress_ns;
@@ -112,18 +118,21 @@ PageWriter::PageWriter(const std::filesystem::path& path, int rank) : body_(std:
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   body_->rank = static_cast<std::uint32_t>(rank);
   body_->pid = static_cast<std::uint32_t>(::getpid());
-  body_->phase_since_ns = body_->progress_ns = base::now_ns();
+  body_->pid_namespace = base::pid_namespace();
+  body_->created_ns = body_->phase_since_ns = body_->progress_ns = base::now_ns();
   if (path.empty()) return;
 
   // Made beside and renamed, so a reader finds the whole page or none.
   const std::string beside = path.string() + ".new";
-  const int file = ::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (file < 0) throw base::machine_error("record", "cannot create the rank's page {}: {}.", beside, std::strerror(errno));
+  ::unlink(beside.c_str());  // what a start that was killed here left is not to be written to
+  file_ = ::open(beside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file_ < 0) throw base::machine_error("record", "cannot create the rank's page {}: {}.", beside, std::strerror(errno));
+  body_->locked = ::flock(file_, LOCK_EX | LOCK_NB) == 0 ? 1 : 0;
   void* mapped = MAP_FAILED;
-  if (::posix_fallocate(file, 0, sizeof(Shared)) == 0)
-    mapped = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  ::close(file);
+  if (::posix_fallocate(file_, 0, sizeof(Shared)) == 0)
+    mapped = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (mapped == MAP_FAILED) {
+    ::close(file_);
     throw base::machine_error("record", "cannot make the rank's page {} ({} bytes). Is {} full?", beside, sizeof(Shared),
                               path.parent_path().string());
   }
@@ -133,12 +142,14 @@ PageWriter::PageWriter(const std::filesystem::path& path, int rank) : body_(std:
   if (::rename(beside.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::munmap(mapped, sizeof(Shared));
+    ::close(file_);
     throw base::machine_error("record", "cannot create the rank's page {}: {}.", path.string(), std::strerror(error));
   }
 }
 
 PageWriter::~PageWriter() {
   if (shared_ != nullptr) ::munmap(shared_, sizeof(Shared));
+  if (file_ >= 0) ::close(file_);
 }
 
 // Copies the changed part of body_ and the fixed part at its head into both copies. Called with mutex_ held.
@@ -171,6 +182,12 @@ void PageWriter::set_phase(Phase phase, std::int64_t step) {
   if (phase != body_->phase || step != body_->step) body_->phase_since_ns = body_->progress_ns;
   body_->phase = phase;
   body_->step = step;
+  publish(body_.get(), 0);
+}
+
+void PageWriter::note_progress() {
+  const std::scoped_lock lock(mutex_);
+  body_->progress_ns = base::now_ns();
   publish(body_.get(), 0);
 }
 
@@ -210,30 +227,49 @@ void PageWriter::set_failure(std::string_view text, int exit_code) {
 
 PageReader::PageReader(std::filesystem::path path) : path_(std::move(path)) {}
 
-PageReader::~PageReader() {
-  if (page_ != nullptr) ::munmap(const_cast<PageWriter::Shared*>(page_), sizeof(PageWriter::Shared));
+PageReader::~PageReader() { close(); }
+
+void PageReader::close() {
+  if (page_ != nullptr) ::munmap(const_cast<PageWriter::Shared*>(std::exchange(page_, nullptr)), sizeof(PageWriter::Shared));
+  if (file_ >= 0) ::close(std::exchange(file_, -1));
 }
 
 bool PageReader::open() {
-  if (page_ != nullptr) return true;
-  const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
+  struct stat there {};
+  const bool exists = ::lstat(path_.c_str(), &there) == 0;
+  if (page_ != nullptr && (!exists || (there.st_ino == inode_ && there.st_dev == device_))) return true;
+  if (!exists) return false;
+  close();
+  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (file_ < 0) return false;
   struct stat status {};
   void* mapped = MAP_FAILED;
   // A page of another version has another size or magic number, and reads as not there.
-  if (::fstat(file, &status) == 0 && static_cast<std::size_t>(status.st_size) == sizeof(PageWriter::Shared)) {
-    mapped = ::mmap(nullptr, sizeof(PageWriter::Shared), PROT_READ, MAP_SHARED, file, 0);
+  if (::fstat(file_, &status) == 0 && static_cast<std::size_t>(status.st_size) == sizeof(PageWriter::Shared)) {
+    mapped = ::mmap(nullptr, sizeof(PageWriter::Shared), PROT_READ, MAP_SHARED, file_, 0);
   }
-  ::close(file);
-  if (mapped == MAP_FAILED) return false;
+  if (mapped == MAP_FAILED) {
+    close();
+    return false;
+  }
   page_ = static_cast<const PageWriter::Shared*>(mapped);
+  inode_ = status.st_ino;
+  device_ = status.st_dev;
   return true;
+}
+
+// The kernel gives the lock up when the process ends, also where nobody has collected it yet.
+bool PageReader::writer_lives() const {
+  if (::flock(file_, LOCK_SH | LOCK_NB) != 0) return true;
+  ::flock(file_, LOCK_UN);
+  return false;
 }
 
 std::optional<PageView> PageReader::read() {
   using Shared = PageWriter::Shared;
   if (!open() || page_->magic.load(std::memory_order_acquire) != page_magic) return std::nullopt;
   auto body = std::make_unique<PageWriter::Body>();
+  const bool alive = writer_lives();  // before reading: what a writer that is gone has left is its last word
   // The writer holds one copy at a time, and for less than a microsecond: a second look suffices unless it is very busy.
   for (int attempt = 0;; ++attempt) {
     const Shared::Copy& copy = page_->copies[static_cast<std::size_t>(attempt % 2)];
@@ -249,6 +285,9 @@ std::optional<PageView> PageReader::read() {
   PageView view;
   view.rank = body->rank;
   view.pid = body->pid;
+  view.pid_namespace = body->pid_namespace;
+  view.created_ns = body->created_ns;
+  view.alive = alive || body->locked == 0;
   view.phase = body->phase;
   view.step = body->step;
   view.phase_since_ns = body->phase_since_ns;

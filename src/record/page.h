@@ -51,10 +51,23 @@ struct Operation {
 
 constexpr int operations_kept = 32;
 
+// What the kernel says of a rank's process.
+enum class ProcessState : std::uint32_t {
+  running,          // or asleep, as a process may be
+  stopped,          // by SIGSTOP, Ctrl-Z or a debugger: state T
+  uninterruptible,  // in a system call that cannot be left, for want of a disk, a network file system or a driver: state D
+  gone,
+};
+
 // A consistent copy of a page.
 struct PageView {
   std::uint32_t rank = 0;
   std::uint32_t pid = 0;
+  std::uint64_t pid_namespace = 0;               // that the pid means something in
+  std::int64_t created_ns = 0;                   // when the page was made
+  bool alive = true;                             // its writer still is; not a matter of pids, so it holds across containers too
+  ProcessState process = ProcessState::running;  // where a launcher has looked
+  std::int64_t process_since_ns = 0;
   Phase phase = Phase::starting;
   std::int64_t step = 0;              // 0 before the first
   std::int64_t phase_since_ns = 0;    // monotonic clock, comparable across processes of a machine
@@ -76,6 +89,7 @@ class PageWriter {
   PageWriter& operator=(const PageWriter&) = delete;
 
   void set_phase(Phase phase, std::int64_t step);
+  void note_progress();  // something moved, though phase and operations are the same
   // Returns the slot to mark when the operation is waited for or finished. Longer texts are cut.
   int stamp(std::string_view group, std::string_view kind, std::string_view what, std::uint64_t sequence, std::uint64_t bytes);
   // Does nothing if the slot has been given to a newer operation since.
@@ -90,6 +104,7 @@ class PageWriter {
   std::mutex mutex_;
   std::unique_ptr<Body> body_;
   Shared* shared_ = nullptr;
+  int file_ = -1;  // holds the lock by which readers know that we live
   friend class PageReader;
 };
 
@@ -99,13 +114,18 @@ class PageReader {
   ~PageReader();
   PageReader(const PageReader&) = delete;
   PageReader& operator=(const PageReader&) = delete;
-  // Empty while the rank has not made its page. Consistent even if the writer was killed in the middle of a write.
+  // Empty while the rank has not made its page. Consistent even if the writer was killed in the middle of a write. A page that was made
+  // anew at the path takes the place of the one before; one that was removed stays readable.
   std::optional<PageView> read();
 
  private:
   bool open();
+  void close();
+  bool writer_lives() const;
   std::filesystem::path path_;
   const PageWriter::Shared* page_ = nullptr;
+  int file_ = -1;
+  std::uint64_t inode_ = 0, device_ = 0;
 };
 
 }  // namespace lockstep::record

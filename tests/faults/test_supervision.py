@@ -1,7 +1,9 @@
 """Supervision with real processes: deaths, stalls, disagreements, stops, restarts. The workers are fake, the supervisor is not."""
+import ctypes
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -348,6 +350,70 @@ def test_by_hand_a_death_ends_the_other_ranks_too(start):
     assert "rank 1 of 2 died first" in jobs[0].err and "its process is gone" in jobs[0].err
     for job in jobs:
         job.assert_nothing_left()
+
+
+@pytest.fixture
+def no_reaper():
+    """Orphans become children of this process, which does not collect them: zombies, as in a container without an init."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    assert prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
+    yield
+    prctl(36, 0, 0, 0, 0)
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                break
+        except ChildProcessError:
+            break
+
+
+def test_by_hand_pages_of_a_dead_job_mean_nothing(start, no_reaper):
+    """Both launchers are killed; the next job at the port has the same name, other operations, and a rank 1 that comes late."""
+    port = free_port()
+    dead = [by_hand(start, rank, 2, port, FAKE_STEPS=100000, FAKE_SAVE=1000000, FAKE_FAULT="rank=0 step=1 action=size;rank=1 step=1 action=size")
+            for rank in (0, 1)]
+    metrics = start.folder / f"nano-{port}/metrics.jsonl"
+    wait_until(lambda: metrics.exists() and '"step":3' in metrics.read_text().replace(" ", ""), what="step 3")
+    pages = [variable[14:] for pid in dead[1].workers() for variable in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0") if variable.startswith("LOCKSTEP_PAGE=")]
+    for job in dead:
+        job.send(signal.SIGKILL)
+        job.wait()
+    wait_until(lambda: not processes_with(dead[0].marker) and not processes_with(dead[1].marker), what="the death of the workers")
+    page = pathlib.Path(pages[0])
+    assert page.exists(), "the dead left their pages"
+    steps = dict(FAKE_STEPS=60, FAKE_SAVE=1000000, FAKE_STEP_MS=50, FAKE_ATTEMPT=1)  # longer than the launcher's patience with a puzzle
+    first = by_hand(start, 0, 2, port, **steps)
+    time.sleep(1)
+    assert first.process.poll() is None, "".join(first.process.communicate())
+    second = by_hand(start, 1, 2, port, **steps)
+    for job in (first, second):
+        assert job.wait(30).code == 0, job.err
+        job.assert_nothing_left()
+    assert "finished 60 steps" in first.out
+    assert not page.parent.exists()
+
+
+def test_a_rank_that_is_run_twice_is_refused(start):
+    port = free_port()
+    jobs = [by_hand(start, rank, 2, port, FAKE_STEPS=100000) for rank in (0, 1)]
+    jobs[0].folder = start.folder / f"nano-{port}"
+    jobs[0].wait_for_step(1)
+    again = by_hand(start, 1, 2, port).wait()
+    assert again.code == 2 and "another lockstep runs rank 1 of this job already" in again.err, again.err
+    jobs[0].send(signal.SIGTERM)
+    assert [job.wait().code for job in jobs] == [0, 0]
+
+
+@pytest.mark.parametrize("phase,seconds", [("forward", 1), ("saving", 1)])
+def test_a_stopped_rank_is_named(start, phase, seconds):
+    """Also where it was at something that may take long: a stopped process is at nothing."""
+    job = start("--ranks", 2, f"monitor.stall_seconds={seconds}", f"monitor.stall_abort_seconds={seconds + 2}", FAKE_FAULT=f"rank=0 step=5 phase={phase} action=stop").wait(20)
+    assert job.code == 6, job.out + job.err
+    stopped = re.search(r"rank 0 is stopped \(process (\d+) is in state T\); rank 1 waits in all_reduce", job.err)
+    assert stopped, job.err
+    assert "rank 0 is stopped" in job.out and "The others wait for rank 0" in job.err
+    assert f"kill -CONT {stopped[1]}" in job.err
+    job.assert_nothing_left()
 
 
 def test_two_machines_by_our_own_flags(start, tmp_path):

@@ -104,9 +104,7 @@ class Training {
     if (setup_.writes_shared_files) {
       job.config = job.folder.config();
     } else {
-      const fs::path folder = record::pages_folder(job.id);
-      base::real_files().create_directories(folder);
-      job.config = folder / fmt::format("{}.yaml", job.ranks.front().rank);
+      job.config = launch::make_pages_folder(job.id) / fmt::format("{}.yaml", job.ranks.front().rank);
       private_config_ = true;
     }
     base::write_text_atomically(base::real_files(), job.config, config::to_yaml(setup_.settings));

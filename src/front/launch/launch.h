@@ -84,7 +84,9 @@ struct Outcome {
 // Returns when no process of the job is left.
 Outcome run_job(const Job& job, Observer& observer, Signals& signals);
 
-// Removes the pages of jobs whose launcher was killed.
+// The folder of a job's pages, for this user alone.
+std::filesystem::path make_pages_folder(const std::string& job);
+// Removes the pages of jobs whose launchers are gone; those of other users and of other containers' jobs stay.
 void sweep_old_pages();
 
 }  // namespace lockstep::launch

@@ -2,12 +2,17 @@
 #include "front/launch/pages.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <tuple>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "front/launch/launch.h"
 #include "record/run_folder.h"
@@ -16,17 +21,83 @@ namespace lockstep::launch {
 
 namespace fs = std::filesystem;
 
-bool is_alive(pid_t pid) { return ::kill(pid, 0) == 0 || errno != ESRCH; }
+namespace {
+
+constexpr double look_every_s = 1.0;
+constexpr double folder_in_the_making_s = 60;
+
+fs::path lock_path(const fs::path& folder, int rank) { return folder / fmt::format("{}.lock", rank); }
+
+std::int64_t age_s(const fs::path& path) {
+  std::error_code error;
+  const auto written = fs::last_write_time(path, error);
+  return error ? 0 : std::chrono::duration_cast<std::chrono::seconds>(fs::file_time_type::clock::now() - written).count();
+}
+
+// True where every launcher that has ever locked the folder is gone. A folder without locks proves nothing.
+bool nobody_holds(const fs::path& folder, std::vector<base::FileLock>& held) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() != ".lock") continue;
+    auto lock = base::FileLock::take(entry.path());
+    if (!lock) return false;
+    held.push_back(std::move(*lock));
+  }
+  return !held.empty();
+}
+
+}  // namespace
+
+record::ProcessState look_at_process(pid_t pid) {
+  using record::ProcessState;
+  const auto first = base::process_stat(pid);
+  if (first.empty() || first[0] == "Z" || first[0] == "X") return ProcessState::gone;
+  if (first[0] == "T" || first[0] == "t") return ProcessState::stopped;
+  for (const pid_t thread : base::threads_of(pid)) {
+    const auto stat = base::process_stat(pid, thread);
+    if (!stat.empty() && stat[0] == "D") return ProcessState::uninterruptible;
+  }
+  return ProcessState::running;
+}
+
+std::filesystem::path make_pages_folder(const std::string& job) {
+  const fs::path folder = record::pages_folder(job);
+  if (base::make_private_folder(folder)) return folder;
+  throw base::machine_error("launch", "cannot make {} for the ranks' pages: it belongs to another user, or {} cannot be written to.",
+                            folder.string(), folder.parent_path().string());
+}
 
 Pages::Pages(std::string job, std::vector<int> ours, bool foreign)
-    : folder_(record::pages_folder(job)), job_(std::move(job)), ours_(std::move(ours)), foreign_(foreign) {
+    : folder_(record::pages_folder(job)),
+      job_(std::move(job)),
+      ours_(std::move(ours)),
+      foreign_(foreign),
+      start_ns_(base::now_ns()),
+      lock_(lock_folder()) {
   std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) throw base::machine_error("launch", "cannot create {} for the ranks' pages: {}.", folder_.string(), error.message());
-  fs::permissions(folder_, fs::perms::owner_all, error);
   for (const int rank : ours_) {
     fs::remove(record::page_path(job_, rank), error);
     readers_.emplace(rank, std::make_unique<record::PageReader>(record::page_path(job_, rank)));
+  }
+}
+
+// Somebody who sweeps old folders may take this one away, or hold its lock, for a moment.
+base::FileLock Pages::lock_folder() const {
+  constexpr double patience_s = 1;
+  for (;;) {
+    make_pages_folder(job_);
+    base::FileLock::Refusal why;
+    if (auto lock = base::FileLock::take(lock_path(folder_, ours_.front()), &why)) return std::move(*lock);
+    if (base::seconds_since(start_ns_) > patience_s) {
+      if (why == base::FileLock::Refusal::held) {
+        throw base::usage_error("launch",
+                                "another lockstep runs rank {} of this job already. Start every rank once, or choose another MASTER_PORT "
+                                "for the second job.",
+                                ours_.front());
+      }
+      throw base::machine_error("launch", "cannot lock {}: {}.", lock_path(folder_, ours_.front()).string(), std::strerror(errno));
+    }
+    ::usleep(5000);
   }
 }
 
@@ -36,9 +107,10 @@ Pages::~Pages() {
     fs::remove_all(folder_, error);
     return;
   }
+  for (const int rank : ours_) fs::remove(lock_path(folder_, rank), error);
   // The others' launchers may not have seen yet how our rank ended: the last one to leave cleans up.
   for (const auto& view : read()) {
-    if (!is_ours(static_cast<int>(view.rank)) && is_alive(static_cast<pid_t>(view.pid))) return;
+    if (!is_ours(static_cast<int>(view.rank)) && view.alive) return;
   }
   for (const auto& [rank, reader] : readers_) fs::remove(record::page_path(job_, rank), error);
   fs::remove(folder_, error);
@@ -59,9 +131,39 @@ const std::vector<record::PageView>& Pages::read() {
   if (foreign_) find_others();
   views_.clear();
   for (auto& [rank, reader] : readers_) {
-    if (auto view = reader->read()) views_.push_back(std::move(*view));
+    auto view = reader->read();
+    if (view && !(foreign_ && left_by_an_earlier_job(*view))) views_.push_back(std::move(*view));
   }
+  look_at_processes();
   return views_;
+}
+
+// Starts by hand at one port, and a requeued step, have one name every time. Whoever did nothing after we came, and is gone, was no rank
+// of this job.
+bool Pages::left_by_an_earlier_job(const record::PageView& page) {
+  const int rank = static_cast<int>(page.rank);
+  if (is_ours(rank)) return false;
+  const auto key = std::pair(rank, page.created_ns);
+  if (page.alive) seen_alive_.insert(key);
+  if (seen_alive_.contains(key)) return false;
+  return page.progress_ns < start_ns_ || page.progress_ns > base::now_ns();  // in the future: the clock began anew, as the machine did
+}
+
+void Pages::look_at_processes() {
+  if (base::seconds_since(looked_ns_) >= look_every_s) {
+    looked_ns_ = base::now_ns();
+    for (const auto& view : views_) {
+      const bool visible = view.pid_namespace == base::pid_namespace();
+      const auto state = visible ? look_at_process(static_cast<pid_t>(view.pid)) : record::ProcessState::running;
+      Look& look = looks_[view.pid];
+      if (state != look.state || look.since_ns == 0) look = {state, looked_ns_};
+    }
+  }
+  for (auto& view : views_) {
+    const auto look = looks_.find(view.pid);
+    if (look != looks_.end()) std::tie(view.process, view.process_since_ns) = std::pair(look->second.state, look->second.since_ns);
+    if (!view.alive) view.process = record::ProcessState::gone;
+  }
 }
 
 const record::PageView* Pages::of(int rank) const {
@@ -72,16 +174,15 @@ const record::PageView* Pages::of(int rank) const {
 bool Pages::is_ours(int rank) const { return std::find(ours_.begin(), ours_.end(), rank) != ours_.end(); }
 
 void sweep_old_pages() {
-  // Folders are named lockstep-<uid>-<pid>-<start>; those of foreign jobs carry a hash instead and are swept by their ranks.
   const fs::path mine = record::pages_folder("");
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(mine.parent_path(), error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(mine.filename().string())) continue;
-    const auto parts = base::split(name, '-');
-    const auto pid = parts.size() == 4 ? base::parse_integer(parts[2]) : std::nullopt;
+    const fs::path& folder = entry.path();
+    // A launcher makes its folder first and locks it a moment later.
+    if (!folder.filename().string().starts_with(mine.filename().string()) || age_s(folder) < folder_in_the_making_s) continue;
+    std::vector<base::FileLock> held;
     std::error_code ignored;
-    if (pid && !is_alive(static_cast<pid_t>(*pid))) fs::remove_all(entry.path(), ignored);
+    if (base::make_private_folder(folder) && nobody_holds(folder, held)) fs::remove_all(folder, ignored);
   }
 }
 

@@ -1,24 +1,30 @@
-// The pages of all ranks of a job that run on this machine.
+// The pages of all ranks of a job that run on this machine, and what the kernel says of their processes.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "record/page.h"
 
 namespace lockstep::launch {
 
-bool is_alive(pid_t pid);
+record::ProcessState look_at_process(pid_t pid);
 
-// Makes the folder of the pages, and removes it at the end.
+// Makes the folder of the pages, and removes it at the end. While it lives it holds a lock there, by which others know that the folder
+// is in use.
 class Pages {
  public:
-  // Ranks listed are ours to start: their old pages go. A foreign job's other ranks are found as their pages appear.
+  // Ranks listed are ours to start: their old pages go. A foreign job's other ranks are found as their pages appear; pages that an
+  // earlier job of the same name left are passed over.
   Pages(std::string job, std::vector<int> ours, bool foreign);
   ~Pages();
   Pages(const Pages&) = delete;
@@ -31,10 +37,23 @@ class Pages {
 
  private:
   void find_others();
+  bool left_by_an_earlier_job(const record::PageView& page);
+  void look_at_processes();
+  base::FileLock lock_folder() const;
+
+  struct Look {
+    record::ProcessState state = record::ProcessState::running;
+    std::int64_t since_ns = 0;
+  };
   std::filesystem::path folder_;
   std::string job_;
   std::vector<int> ours_;
   bool foreign_;
+  std::int64_t start_ns_;
+  std::int64_t looked_ns_ = 0;
+  base::FileLock lock_;
+  std::set<std::pair<int, std::int64_t>> seen_alive_;  // pages of others, by rank and time of making
+  std::map<std::uint32_t, Look> looks_;                // by pid
   std::map<int, std::unique_ptr<record::PageReader>> readers_;
   std::vector<record::PageView> views_;
 };

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "front/launch/ports.h"
 
@@ -124,20 +124,15 @@ void refuse_if_absurd(const Place& place) {
 
 // When the launcher's process on this machine began, as the clock of the wall: its ranks here agree on it.
 std::string parent_start_label() {
-  std::ifstream file(fmt::format("/proc/{}/stat", ::getppid()));
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return {};
-  std::istringstream words(text.substr(name_end + 1));
-  std::string word;
-  for (int field = 3; field <= 22 && words >> word; ++field) {
-  }
+  const auto stat = base::process_stat(::getppid());
+  constexpr std::size_t start_ticks = 22 - 3;  // field 22, counted from the state
+  if (stat.size() <= start_ticks) return {};
   std::ifstream boot_file("/proc/stat");
   std::int64_t boot = 0;
   for (std::string line; std::getline(boot_file, line);) {
     if (line.starts_with("btime ")) boot = base::parse_integer(base::trim(line.substr(6))).value_or(0);
   }
-  return base::time_label(boot + base::parse_integer(word).value_or(0) / ::sysconf(_SC_CLK_TCK));
+  return base::time_label(boot + base::parse_integer(stat[start_ticks]).value_or(0) / ::sysconf(_SC_CLK_TCK));
 }
 
 // Characters that are safe in a file name.
@@ -160,7 +155,9 @@ void name_job(Place& place, const Environment& environment) {
   }
   const bool shares_parent = place.launcher == "torchrun" || place.launcher == "mpirun";
   const std::string parent = shares_parent ? std::to_string(::getppid()) : "";
-  place.job = fmt::format("{:016x}", base::hash64(fmt::format("{}{}:{}/{}", identity, place.master_addr, place.master_port, parent)));
+  // Ranks in different containers cannot look at each other's processes: they are to each other like ranks of other machines.
+  place.job = fmt::format(
+      "{:016x}", base::hash64(fmt::format("{}{}:{}/{}/{}", identity, place.master_addr, place.master_port, parent, base::pid_namespace())));
 
   const auto slurm = lookup(environment, "SLURM_JOB_ID");
   const auto elastic = lookup(environment, "TORCHELASTIC_RUN_ID");

@@ -2,13 +2,12 @@
 #include "front/launch/ports.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -76,6 +75,18 @@ std::string command_of(const std::string& pid) {
   return command.size() > 120 ? command.substr(0, 117) + "..." : command;
 }
 
+// This user's own: nobody else can hold a lock there, or lay a link.
+std::optional<fs::path> lock_folder() {
+  std::error_code error;
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime != '\0') {
+    const fs::path folder = fs::path(runtime) / "lockstep";
+    if (base::make_private_folder(folder)) return folder;
+  }
+  const fs::path folder = fs::temp_directory_path(error) / fmt::format("lockstep-{}", ::geteuid());
+  return !error && base::make_private_folder(folder) ? std::optional(folder) : std::nullopt;
+}
+
 }  // namespace
 
 bool port_is_free(int port) { return can_bind(AF_INET, port) && can_bind(AF_INET6, port); }
@@ -99,20 +110,15 @@ std::string who_listens(int port) {
 }
 
 std::optional<PortLease> PortLease::take(int port) {
-  const std::string path = fmt::format("{}/lockstep-port-{}", fs::temp_directory_path().string(), port);
-  const int lock = ::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
+  std::optional<base::FileLock> lock;
   // Where no lock file can be made the port itself still decides.
-  if (lock >= 0 && ::flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    ::close(lock);
-    return std::nullopt;
+  if (const auto folder = lock_folder()) {
+    base::FileLock::Refusal why;
+    lock = base::FileLock::take(*folder / fmt::format("port-{}", port), &why);
+    if (why == base::FileLock::Refusal::held) return std::nullopt;
   }
-  PortLease lease(port, lock);
   if (!port_is_free(port)) return std::nullopt;
-  return lease;
-}
-
-PortLease::~PortLease() {
-  if (lock_ >= 0) ::close(lock_);
+  return PortLease(port, std::move(lock));
 }
 
 PortLease choose_port(int asked, std::string& note) {

@@ -10,12 +10,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 
 namespace lockstep::launch {
@@ -132,16 +131,10 @@ const std::optional<End>& Child::poll() {
 
 bool Child::dying() const {
   if (!running()) return false;
-  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return false;
-  std::istringstream words(text.substr(name_end + 1));
-  std::string word;
-  for (int field = 3; field <= 9 && words >> word; ++field) {
-  }
-  constexpr std::int64_t exiting = 0x4;  // PF_EXITING of the kernel, in the ninth field
-  return (base::parse_integer(word).value_or(0) & exiting) != 0;
+  const auto stat = base::process_stat(pid_);
+  constexpr std::size_t flags = 9 - 3;   // the ninth field, counted from the state
+  constexpr std::int64_t exiting = 0x4;  // PF_EXITING of the kernel
+  return stat.size() > flags && (base::parse_integer(stat[flags]).value_or(0) & exiting) != 0;
 }
 
 void Child::send(int signal) {

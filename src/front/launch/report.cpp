@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -157,7 +158,24 @@ Report explain_stall(const Failure& failure) {
       if (rank.rank == report.rank) append_log(report.text, rank);
     }
   }
-  append_try(report.text, {"if a step takes that long by its nature, raise monitor.stall_seconds and monitor.stall_abort_seconds"});
+  std::vector<std::string> lines = stall.advice;
+  if (lines.empty())
+    lines.emplace_back("if a step takes that long by its nature, raise monitor.stall_seconds and monitor.stall_abort_seconds");
+  append_try(report.text, lines);
+  return report;
+}
+
+// Ranks could not go on together, and by the time they were looked at again nothing showed why.
+Report explain_nothing(const Failure& failure) {
+  std::vector<record::PageView> pages;
+  for (const auto& rank : failure.ranks) {
+    if (rank.page) pages.push_back(*rank.page);
+  }
+  Report report;
+  report.headline = fmt::format("the ranks could not go on together, and none of them says why: {}",
+                                pages.empty() ? "no rank has said anything yet" : who_does_what(pages, base::now_ns()));
+  report.text = "[launch] " + report.headline + ".\n";
+  append_try(report.text, {"the ranks' logs, in the run folder under ranks/, may say more; resuming from the newest checkpoint is safe"});
   return report;
 }
 
@@ -196,8 +214,8 @@ Report explain(const Failure& failure) {
   if (failure.stall) return explain_stall(failure);
 
   const auto cause = first_cause(failure.ranks);
+  if (!cause) return explain_nothing(failure);
   Report report;
-  base::check(cause.has_value(), "a failed job has a rank that failed");
   const RankEnd& rank = failure.ranks[*cause];
   report.rank = rank.rank;
   report.exit_code = exit_code_of(rank);

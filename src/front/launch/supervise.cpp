@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <set>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -148,8 +147,9 @@ class Supervisor {
   // True from the moment on when the job cannot end well.
   bool in_trouble() {
     if (trouble_ns_ != 0) return true;
-    bool trouble = failure_.stall || find_mismatch(pages_.last()).has_value() || first_cause(ends()).has_value();
-    if (trouble && !failure_.stall && !find_mismatch(pages_.last()) && only_early_leavers()) trouble = !all_ended();
+    if (const auto mismatch = find_mismatch(pages_.last())) failure_.mismatch = mismatch->text;
+    bool trouble = failure_.stall || !failure_.mismatch.empty() || first_cause(ends()).has_value();
+    if (trouble && !failure_.stall && failure_.mismatch.empty() && only_early_leavers()) trouble = !all_ended();
     if (trouble) trouble_ns_ = base::now_ns();
     return trouble;
   }
@@ -190,9 +190,6 @@ class Supervisor {
     for (const PageView& page : pages_.last()) {
       const int number = static_cast<int>(page.rank);
       if (pages_.is_ours(number)) continue;
-      const bool alive = is_alive(static_cast<pid_t>(page.pid));
-      if (alive) seen_alive_.insert(page.pid);
-      if (!seen_alive_.contains(page.pid) && page.progress_ns < start_ns_) continue;  // a page that an earlier job left
       RankEnd rank;
       rank.rank = number;
       rank.elsewhere = true;
@@ -200,7 +197,7 @@ class Supervisor {
       rank.log_file = job_.folder.rank_log(number);
       rank.ended_ns = base::now_ns();
       const bool through = page.phase == Phase::done || page.phase == Phase::finishing;
-      if (!alive && !through) {
+      if (!page.alive && !through) {
         const auto [gone, fresh] = gone_ns_.try_emplace(number, base::now_ns());
         rank.ended_ns = gone->second;
         rank.end = End{page.failure_code != 0 ? page.failure_code : static_cast<int>(base::ExitCode::run), 0};
@@ -231,7 +228,7 @@ class Supervisor {
     pages_.read();
     failure_.world_size = job_.world_size;
     failure_.ranks = ends();  // before we end the others: their ends are our doing
-    if (const auto mismatch = find_mismatch(pages_.last())) failure_.mismatch = mismatch->text;
+    if (const auto mismatch = find_mismatch(pages_.last())) failure_.mismatch = mismatch->text;  // with those that came since
     for (auto& rank : failure_.ranks) rank.dying = !rank.elsewhere && worker_of(rank.rank)->child.dying();
     kill_all();
     for (auto& rank : failure_.ranks) {
@@ -266,8 +263,6 @@ class Supervisor {
   OutOfMemoryWatch out_of_memory_;
   Pages pages_;
   std::vector<Worker> workers_;
-  std::int64_t start_ns_ = base::now_ns();
-  std::set<std::uint32_t> seen_alive_;  // pids of other launchers' ranks
   std::map<int, std::int64_t> gone_ns_;
   Failure failure_;
   std::int64_t trouble_ns_ = 0;

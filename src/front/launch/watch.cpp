@@ -16,6 +16,7 @@ using record::Operation;
 using record::OperationState;
 using record::PageView;
 using record::Phase;
+using record::ProcessState;
 
 double seconds_between(std::int64_t from_ns, std::int64_t to_ns) { return static_cast<double>(to_ns - from_ns) * 1e-9; }
 
@@ -62,17 +63,47 @@ std::string describe(const Operation& operation) {
   return fmt::format("{} {}{}{}{}", operation.kind, operation.sequence, group, operation.what[0] != '\0' ? ", " : "", operation.what);
 }
 
+namespace {
+
+bool is_held(const PageView& page) { return page.process == ProcessState::stopped || page.process == ProcessState::gone; }
+
+std::string what_it_does(const PageView& page, std::int64_t now_ns) {
+  if (page.phase == Phase::done) return "has finished";
+  if (page.process == ProcessState::stopped) return fmt::format("is stopped (process {} is in state T)", page.pid);
+  if (page.process == ProcessState::gone) return fmt::format("is gone (there is no process {} any more)", page.pid);
+  const std::string doing = fmt::format("is {} since {:.0f} s", describe(page.phase), seconds_between(page.phase_since_ns, now_ns));
+  if (page.process != ProcessState::uninterruptible) return doing;
+  return fmt::format("{}, in uninterruptible sleep (process {} is in state D)", doing, page.pid);
+}
+
+std::vector<std::string> advice_for(std::span<const PageView> pages) {
+  std::vector<std::string> lines;
+  for (const auto& page : pages) {
+    if (page.phase == Phase::done) continue;
+    if (page.process == ProcessState::stopped) {
+      lines.push_back(fmt::format("SIGSTOP, Ctrl-Z, a debugger or a scheduler's suspend has stopped rank {}: `kill -CONT {}` lets it go on",
+                                  page.rank, page.pid));
+    } else if (page.process == ProcessState::uninterruptible) {
+      lines.push_back(
+          fmt::format("rank {} waits within the kernel for a disk, a network file system or a driver that does not answer: "
+                      "`dmesg | tail`, and as root `cat /proc/{}/stack`, say more",
+                      page.rank, page.pid));
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::string who_does_what(std::span<const PageView> pages, std::int64_t now_ns) {
   std::map<std::string, std::vector<int>> waiting;
   std::vector<std::string> parts;
   for (const auto& page : pages) {
-    if (const Operation* operation = waits_in(page)) {
+    const Operation* operation = waits_in(page);
+    if (operation != nullptr && !is_held(page)) {
       waiting[describe(*operation)].push_back(static_cast<int>(page.rank));
-    } else if (page.phase == Phase::done) {
-      parts.push_back(fmt::format("rank {} has finished", page.rank));
     } else {
-      parts.push_back(
-          fmt::format("rank {} is {} since {:.0f} s", page.rank, describe(page.phase), seconds_between(page.phase_since_ns, now_ns)));
+      parts.push_back(fmt::format("rank {} {}", page.rank, what_it_does(page, now_ns)));
     }
   }
   for (const auto& [operation, ranks] : waiting)
@@ -82,13 +113,20 @@ std::string who_does_what(std::span<const PageView> pages, std::int64_t now_ns) 
 
 std::optional<Stall> find_stall(std::span<const PageView> pages, std::int64_t now_ns, double stall_seconds) {
   std::int64_t newest = 0;
-  std::vector<int> causes;
+  std::vector<int> causes, stopped;
+  const bool one_is_stopped =
+      std::any_of(pages.begin(), pages.end(), [](const PageView& page) { return page.process == ProcessState::stopped; });
   for (const auto& page : pages) {
     if (page.phase == Phase::done) continue;  // it may sleep; what others wait for may be just this
-    if (may_take_long(page.phase)) return std::nullopt;
-    newest = std::max(newest, page.progress_ns);
-    if (waits_in(page) == nullptr) causes.push_back(static_cast<int>(page.rank));
+    const bool is_stopped = page.process == ProcessState::stopped;
+    const bool waits = waits_in(page) != nullptr;
+    // What takes long goes on by itself; not so in a stopped process, nor for those who wait for it.
+    if (may_take_long(page.phase) && !is_stopped && !(waits && one_is_stopped)) return std::nullopt;
+    newest = std::max(newest, may_take_long(page.phase) && is_stopped ? page.process_since_ns : page.progress_ns);
+    if (!waits) causes.push_back(static_cast<int>(page.rank));
+    if (is_held(page)) stopped.push_back(static_cast<int>(page.rank));
   }
+  if (!stopped.empty()) causes = stopped;
   if (newest == 0) return std::nullopt;
   const double seconds = seconds_between(newest, now_ns);
   if (seconds < stall_seconds) return std::nullopt;
@@ -97,7 +135,7 @@ std::optional<Stall> find_stall(std::span<const PageView> pages, std::int64_t no
       if (page.phase == Phase::done) causes.push_back(static_cast<int>(page.rank));
     }
   }
-  return Stall{seconds, who_does_what(pages, now_ns), causes};
+  return Stall{seconds, who_does_what(pages, now_ns), causes, advice_for(pages)};
 }
 
 std::optional<Mismatch> find_mismatch(std::span<const PageView> pages) {

@@ -23,8 +23,10 @@ struct Stall {
   double seconds;           // nothing has moved for so long
   std::string text;         // "rank 5 is reading data since 31 s; 7 ranks (0-4, 6 and 7) wait in all_reduce 4812, gradients of block 14"
   std::vector<int> causes;  // ranks the others wait for; empty if all wait
+  std::vector<std::string> advice = {};
 };
-// Nothing while any rank is in a phase that may take long, or something moved within stall_seconds.
+// Nothing while any rank is in a phase that may take long, or something moved within stall_seconds. A process that was stopped moves
+// nothing, whatever its phase.
 std::optional<Stall> find_stall(std::span<const record::PageView> pages, std::int64_t now_ns, double stall_seconds);
 
 // What ranks are doing, as in Stall::text, for any set of pages.

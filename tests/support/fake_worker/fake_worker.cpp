@@ -168,6 +168,7 @@ class FakeWorker {
     }
     if (action == "stall") pause_ms(3'600'000);
     if (action == "slow") pause_ms(std::atoi(order.get("ms").c_str()));
+    if (action == "stop") ::raise(SIGSTOP);
     if (action == "deaf") std::signal(SIGTERM, SIG_IGN);
     while (action == "eat") std::fill_n(new char[1 << 20], 1 << 20, 'x');  // until someone ends it
     if (action == "kind") odd_kind_ = true;

@@ -98,6 +98,76 @@ TEST(Watch, WhatIsAStallAndWhatIsNot) {
   }
 }
 
+TEST(Watch, WhatBecameOfAProcessIsSaid) {
+  using record::ProcessState;
+  const auto as = [](PageView view, ProcessState state, double since_s = 31) {
+    view.pid = 4711;
+    view.process = state;
+    view.process_since_ns = now - static_cast<std::int64_t>(since_s * second);
+    return view;
+  };
+  const auto waits = [](int rank, std::uint64_t sequence, Phase phase = Phase::reducing) {
+    return page(rank, phase, {operation(sequence, "all_reduce", "")});
+  };
+  struct Case {
+    std::string what;
+    std::vector<PageView> pages;
+    std::string text;  // empty: no stall
+    std::vector<int> causes = {};
+    std::string advice = "";
+  };
+  for (const auto& c : std::vector<Case>{
+           {"stopped within an operation",
+            {as(waits(0, 46), ProcessState::stopped), waits(1, 48)},
+            "rank 0 is stopped (process 4711 is in state T); rank 1 waits in all_reduce 48",
+            {0},
+            "`kill -CONT 4711` lets it go on"},
+           {"stopped beside one that reads",
+            {as(page(0, Phase::forward), ProcessState::stopped), page(1, Phase::reading_data)},
+            "rank 0 is stopped (process 4711 is in state T); rank 1 is reading data since 31 s",
+            {0},
+            "kill -CONT"},
+           {"gone",
+            {as(waits(0, 46), ProcessState::gone), waits(1, 48)},
+            "rank 0 is gone (there is no process 4711 any more); rank 1 waits in all_reduce 48",
+            {0}},
+           {"a disk that does not answer",
+            {as(page(0, Phase::reading_data), ProcessState::uninterruptible), waits(1, 48)},
+            "rank 0 is reading data since 31 s, in uninterruptible sleep (process 4711 is in state D); rank 1 waits in all_reduce 48",
+            {0},
+            "dmesg"},
+           {"a side thread at the disk is no news",
+            {as(waits(0, 46), ProcessState::uninterruptible), page(1, Phase::forward)},
+            "rank 1 is computing the forward pass since 31 s; rank 0 waits in all_reduce 46",
+            {1},
+            "dmesg"},
+           {"stopped while it saves, and the other waits for it",
+            {as(page(0, Phase::saving, {}, 500), ProcessState::stopped), waits(1, 48, Phase::saving)},
+            "rank 0 is stopped (process 4711 is in state T); rank 1 waits in all_reduce 48",
+            {0},
+            "kill -CONT"},
+           {"stopped while it saves, not for long yet",
+            {as(page(0, Phase::saving, {}, 500), ProcessState::stopped, 5), waits(1, 48, Phase::saving)},
+            ""},
+           {"stopped, but the other saves by itself", {as(page(0, Phase::saving), ProcessState::stopped), page(1, Phase::saving)}, ""},
+           {"it saves, and disks take time", {as(page(0, Phase::saving, {}, 500), ProcessState::uninterruptible), waits(1, 48)}, ""},
+           {"it has finished and may go",
+            {as(page(0, Phase::done), ProcessState::gone), waits(1, 48)},
+            "rank 0 has finished; rank 1 waits in all_reduce 48",
+            {0}},
+       }) {
+    const auto stall = find_stall(c.pages, now, 30);
+    ASSERT_EQ(stall.has_value(), !c.text.empty()) << c.what;
+    if (!stall) continue;
+    EXPECT_EQ(stall->text, c.text) << c.what;
+    EXPECT_EQ(stall->causes, c.causes) << c.what;
+    EXPECT_EQ(stall->advice.empty(), c.advice.empty()) << c.what;
+    if (!c.advice.empty()) {
+      EXPECT_NE(stall->advice.front().find(c.advice), std::string::npos) << c.what << ": " << stall->advice.front();
+    }
+  }
+}
+
 TEST(Watch, DifferentCollectivesAreNamed) {
   const std::vector<PageView> kinds = {page(0, Phase::reducing, {operation(11), operation(12)}),
                                        page(1, Phase::evaluating, {operation(11), operation(12, "all_gather", "evaluation loss", 64)}),
@@ -282,6 +352,14 @@ TEST(Report, Words) {
     for (const auto& text : c.never)
       EXPECT_EQ(report.text.find(text), std::string::npos) << c.what << ": '" << text << "' in\n" << report.text;
   }
+}
+
+// What was seen a moment ago may be gone when it is to be explained; that is no bug of the launcher's.
+TEST(Report, AFailureThatNobodyExplainsIsNoBug) {
+  const Report report = explain({.world_size = 2, .ranks = {running(0), running(1)}});
+  EXPECT_EQ(report.exit_code, 6);
+  EXPECT_NE(report.text.find("none of them says why: rank 0 is"), std::string::npos) << report.text;
+  EXPECT_EQ(explain({.world_size = 2}).exit_code, 6);
 }
 
 TEST(OutOfMemory, TheKernelsVictimIsNamed) {

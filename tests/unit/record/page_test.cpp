@@ -39,6 +39,72 @@ TEST(Page, IsNotThereBeforeTheWriterAndReadableAfterIt) {
   EXPECT_GT(view->progress_ns, 0);
 }
 
+TEST(Page, ANewOneTakesThePlaceOfTheOneBefore) {
+  TempFolder folder;
+  PageReader reader(folder.path / "0.page");
+  std::int64_t created_ns = 0;
+  {
+    PageWriter writer(folder.path / "0.page", 0);
+    writer.set_phase(Phase::backward, 17);
+    EXPECT_EQ(reader.read()->step, 17);
+    created_ns = reader.read()->created_ns;
+  }
+  PageWriter next(folder.path / "0.page", 0);
+  next.set_phase(Phase::connecting, 0);
+  ASSERT_TRUE(reader.read());
+  EXPECT_EQ(reader.read()->phase, Phase::connecting);
+  EXPECT_GT(reader.read()->created_ns, created_ns);
+  std::filesystem::remove(folder.path / "0.page");
+  EXPECT_EQ(reader.read()->phase, Phase::connecting) << "one that was removed is still read by who has it";
+}
+
+// Whatever pids say: a zombie's pid is taken, one of another container means nothing here.
+TEST(Page, TellsWhetherItsWriterLives) {
+  TempFolder folder;
+  const auto path = folder.path / "0.page";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    PageWriter writer(path, 0);
+    for (;;) ::pause();
+  }
+  PageReader reader(path);
+  while (!reader.read()) ::usleep(100);
+  EXPECT_TRUE(reader.read()->alive);
+  EXPECT_TRUE(PageReader(path).read()->alive) << "others may look too";
+  ::kill(child, SIGSTOP);
+  EXPECT_TRUE(reader.read()->alive) << "a stopped process lives";
+  ::kill(child, SIGKILL);
+  siginfo_t ended{};
+  ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT);  // it stays a zombie
+  EXPECT_FALSE(reader.read()->alive);
+  EXPECT_EQ(::kill(child, 0), 0);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_FALSE(reader.read()->alive);
+}
+
+TEST(Page, ProgressIsMoreThanPhases) {
+  TempFolder folder;
+  PageWriter writer(folder.path / "0.page", 0);
+  writer.set_phase(Phase::forward, 1);
+  PageReader reader(folder.path / "0.page");
+  const auto before = *reader.read();
+  ::usleep(1000);
+  writer.note_progress();
+  const auto after = *reader.read();
+  EXPECT_GT(after.progress_ns, before.progress_ns);
+  EXPECT_EQ(after.phase_since_ns, before.phase_since_ns);
+}
+
+TEST(Page, LinksAreNotFollowed) {
+  TempFolder folder;
+  std::ofstream(folder.path / "mine") << "precious";
+  std::filesystem::create_symlink(folder.path / "mine", folder.path / "0.page.new");
+  const PageWriter writer(folder.path / "0.page", 0);
+  std::string text;
+  std::ifstream(folder.path / "mine") >> text;
+  EXPECT_EQ(text, "precious");
+}
+
 TEST(Page, PrivatePageNeedsNoFile) {
   PageWriter writer({}, 0);
   writer.set_phase(Phase::forward, 1);

@@ -1,0 +1,40 @@
+// Reads /proc.
+#include "base/process.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "base/text.h"
+
+namespace lockstep::base {
+
+std::vector<std::string> process_stat(pid_t pid, pid_t thread) {
+  std::ifstream file(thread == 0 ? fmt::format("/proc/{}/stat", pid) : fmt::format("/proc/{}/task/{}/stat", pid, thread));
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::size_t name_end = text.rfind(')');  // a program's name may hold anything, brackets too
+  if (name_end == std::string::npos) return {};
+  std::istringstream words(text.substr(name_end + 1));
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+std::vector<pid_t> threads_of(pid_t pid) {
+  std::vector<pid_t> threads;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(fmt::format("/proc/{}/task", pid), error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (const auto thread = parse_integer(entry->path().filename().string())) threads.push_back(static_cast<pid_t>(*thread));
+  }
+  return threads;
+}
+
+std::uint64_t pid_namespace() {
+  struct stat status {};
+  return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;
+}
+
+}  // namespace lockstep::base

@@ -1,0 +1,20 @@
+// What the kernel says of processes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::base {
+
+// The words of /proc/PID/stat after the program's name: the first is the state ("R", "S", "T", "D", "Z"), field 3 of proc(5).
+// Empty where there is no such process. `thread`: that one of its threads instead of the first.
+std::vector<std::string> process_stat(pid_t pid, pid_t thread = 0);
+std::vector<pid_t> threads_of(pid_t pid);
+
+// Pids mean the same only to processes that have the same one of these.
+std::uint64_t pid_namespace();
+
+}  // namespace lockstep::base

@@ -1,0 +1,157 @@
+// Pages of this job, of jobs that are gone, and of jobs that only seem to be.
+#include "front/launch/pages.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <functional>
+
+#include "base/error.h"
+#include "front/launch/launch.h"
+#include "record/run_folder.h"
+
+namespace lockstep::launch {
+namespace {
+
+namespace fs = std::filesystem;
+using record::PageWriter;
+using record::Phase;
+
+// A process that does something and then waits until it is killed.
+class Process {
+ public:
+  explicit Process(const std::function<void()>& work) {
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      work();
+      [[maybe_unused]] const auto written = ::write(ready[1], "x", 1);
+      for (;;) ::pause();
+    }
+    char byte;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+  ~Process() { end(); }
+  void end(bool collect = true) {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    siginfo_t ended{};
+    ::waitid(P_PID, static_cast<id_t>(pid_), &ended, collect ? WEXITED : WEXITED | WNOWAIT);
+    if (collect) pid_ = -1;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+// A name no other test or job has.
+std::string job_name(const char* what) { return fmt::format("{}test{}", what, ::getpid()); }
+
+void make_old(const fs::path& folder) {
+  const timespec long_ago[2] = {{1000, 0}, {1000, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, folder.c_str(), long_ago, 0), 0);
+}
+
+std::vector<int> ranks_in(Pages& pages) {
+  std::vector<int> ranks;
+  for (const auto& view : pages.read()) ranks.push_back(static_cast<int>(view.rank));
+  return ranks;
+}
+
+// By hand at one port, or as a requeued step, the second job has the first one's name and finds its pages.
+TEST(Pages, ThoseOfADeadJobArePassedOver) {
+  const std::string job = job_name("dead");
+  const fs::path folder = make_pages_folder(job);
+  const auto write_page = [&](int rank) {
+    return [&job, rank] {
+      auto* writer = new PageWriter(record::page_path(job, rank), rank);
+      writer->set_phase(Phase::backward, 3);
+      writer->stamp("world", "all_reduce", "of the dead", 7, 68);
+    };
+  };
+  Process reaped(write_page(1)), zombie(write_page(2)), other(write_page(3));
+  reaped.end();
+  zombie.end(/*collect=*/false);
+
+  Pages pages(job, {0}, /*foreign=*/true);
+  {
+    Process quick(write_page(4));
+    quick.end();
+    EXPECT_EQ(ranks_in(pages), (std::vector<int>{3, 4})) << "one of this job that was dead before anyone looked";
+    fs::remove(record::page_path(job, 4));
+  }
+  EXPECT_EQ(ranks_in(pages), (std::vector<int>{3, 4})) << "one that lives belongs to the job, whoever was here first";
+  other.end(/*collect=*/false);
+  EXPECT_EQ(ranks_in(pages), (std::vector<int>{3, 4})) << "one that was seen alive is not forgotten";
+  ASSERT_NE(pages.of(3), nullptr);
+  EXPECT_FALSE(pages.of(3)->alive);
+  EXPECT_EQ(pages.of(3)->process, record::ProcessState::gone);
+
+  const PageWriter fresh(record::page_path(job, 1), 1);  // the new job's rank 1 comes
+  EXPECT_EQ(ranks_in(pages), (std::vector<int>{1, 3, 4}));
+  EXPECT_EQ(pages.of(1)->phase, Phase::starting);
+  EXPECT_TRUE(pages.of(1)->operations.empty());
+  fs::remove_all(folder);
+}
+
+TEST(Pages, OneLauncherARank) {
+  const std::string job = job_name("twice");
+  {
+    const Pages first(job, {0}, /*foreign=*/true), beside(job, {1}, /*foreign=*/true);
+    EXPECT_THROW(Pages(job, {0}, /*foreign=*/true), base::UserError);
+  }
+  EXPECT_FALSE(fs::exists(record::pages_folder(job))) << "the last one cleans up";
+}
+
+TEST(Pages, StoppedProcessesAreSeen) {
+  Process sleeper([] {});
+  EXPECT_EQ(look_at_process(sleeper.pid()), record::ProcessState::running);
+  ::kill(sleeper.pid(), SIGSTOP);
+  int status = 0;
+  ::waitpid(sleeper.pid(), &status, WUNTRACED);
+  EXPECT_EQ(look_at_process(sleeper.pid()), record::ProcessState::stopped);
+  sleeper.end(/*collect=*/false);
+  EXPECT_EQ(look_at_process(sleeper.pid()), record::ProcessState::gone) << "a zombie";
+}
+
+// The pid in a folder's name says nothing to another container; the lock of its launcher does.
+TEST(Pages, OnlyFoldersWithoutAnOwnerAreSwept) {
+  const std::string held = fmt::format("999999999-{:x}", ::getpid()), dead = fmt::format("999999998-{:x}", ::getpid()),
+                    unlocked = fmt::format("999999997-{:x}", ::getpid()), young = fmt::format("999999996-{:x}", ::getpid());
+  const auto hold = [](const std::string& job) { return [job] { new Pages(job, {0}, /*foreign=*/false); }; };
+  const Process owner(hold(held));
+  Process gone(hold(dead)), just_now(hold(young));
+  gone.end();
+  just_now.end();
+  make_pages_folder(unlocked);
+  for (const std::string& job : {held, dead, unlocked}) make_old(record::pages_folder(job));
+  sweep_old_pages();
+  EXPECT_TRUE(fs::exists(record::pages_folder(held))) << "its launcher lives";
+  EXPECT_FALSE(fs::exists(record::pages_folder(dead)));
+  EXPECT_TRUE(fs::exists(record::pages_folder(unlocked))) << "nothing proves that its owner is gone";
+  EXPECT_TRUE(fs::exists(record::pages_folder(young))) << "it may be in the making";
+  for (const std::string& job : {held, unlocked, young}) fs::remove_all(record::pages_folder(job));
+}
+
+TEST(Pages, AFolderOfAnotherUserIsRefused) {
+  const std::string job = job_name("link");
+  const fs::path elsewhere = fs::temp_directory_path() / job;
+  fs::create_directory(elsewhere);
+  fs::create_directory_symlink(elsewhere, record::pages_folder(job));
+  EXPECT_THROW(make_pages_folder(job), base::UserError);
+  EXPECT_TRUE(fs::is_empty(elsewhere));
+  fs::remove(record::pages_folder(job));
+  fs::remove(elsewhere);
+}
+
+}  // namespace
+}  // namespace lockstep::launch
