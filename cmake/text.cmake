@@ -7,7 +7,7 @@ endif()
 set(native "${CMAKE_SOURCE_DIR}/src/text/native")
 set(native_target "${CMAKE_BINARY_DIR}/cargo")
 set(native_library "${native_target}/release/liblockstep_text_native.a")
-file(GLOB native_sources CONFIGURE_DEPENDS "${native}/src/*.rs")
+file(GLOB_RECURSE native_sources CONFIGURE_DEPENDS "${native}/src/*.rs")
 add_custom_command(
   OUTPUT "${native_library}"
   # Where nothing that counts changed, cargo leaves the library's time as it is; it is touched so that this command is done.

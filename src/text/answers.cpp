@@ -1,4 +1,5 @@
-// Finds answers by rendering the conversation up to each of them; where that text changes later on, by what the message says.
+// Finds answers by rendering the conversation up to each of them; where that text changes later on, by what the message says. What the
+// template wrote while it was at the message bounds the search, and is the answer where nothing else tells.
 #include "text/answers.h"
 
 #include <nlohmann/json.hpp>
@@ -76,8 +77,9 @@ std::string_view head_of(std::string_view prompt) {
 
 class Finder {
  public:
-  Finder(const Json& messages, std::string_view text, const TurnEnds& ends, std::string_view where, const RenderPart& render)
-      : messages_(messages), text_(text), ends_(ends), where_(where), render_(render) {}
+  Finder(const Json& messages, std::string_view text, std::span<const Turn> turns, const TurnEnds& ends, std::string_view where,
+         const RenderPart& render)
+      : messages_(messages), text_(text), turns_(turns), ends_(ends), where_(where), render_(render) {}
 
   std::vector<TokenSpan> all() {
     std::vector<TokenSpan> answers;
@@ -93,6 +95,15 @@ class Finder {
  private:
   struct Span {
     std::size_t begin = 0, end = 0;
+  };
+
+  // What is known of an answer: its words, and what the template writes before it.
+  struct Answer {
+    std::string_view words;
+    bool calls_tools = false;
+    std::optional<std::string> prompted, unprompted;
+    std::string prompt;
+    std::string lead;  // what an answer starts with before its words, in a template without prompt: a space, mostly
   };
 
   // A template may refuse a part of a conversation that it takes as a whole.
@@ -113,30 +124,66 @@ class Finder {
   // First the answer is found where it ends the conversation; mostly the whole conversation starts in just that way.
   Span find(std::size_t index) const {
     const auto through = part(index + 1, false);
-    const Turn turn = look(index, through);
+    const Answer answer = look(index, through);
+    const auto own = turn_of(index, answer);
+    const auto fits = [&](Span span) { return !own || (span.begin >= own->begin && span.end <= own->end); };
     if (through) {
-      const auto alone = locate(*through, turn, 0, true);
-      if (alone && alone->begin >= cursor_ && text_.starts_with(std::string_view(*through).substr(0, alone->end))) return *alone;
+      const auto alone = locate(*through, answer, 0, true);
+      const bool starts = alone && alone->begin >= cursor_ && text_.starts_with(std::string_view(*through).substr(0, alone->end));
+      if (starts && fits(*alone)) return *alone;
       if (alone) {
-        if (const auto moved = find_again(index, *through, *alone)) return *moved;
+        if (const auto moved = find_again(index, *through, *alone); moved && fits(*moved)) return *moved;
       }
     }
-    const auto span = locate(text_, turn, behind_last_words(index), false);
-    if (!span) throw lost(index);
-    return *span;
+    const auto span = locate(text_, answer, behind_last_words(index), false);
+    if (span && fits(*span)) return *span;
+    if (own) return within_turn(answer, *own);
+    throw lost(index);
   }
 
-  // What is known of an answer: its words, and what the template writes before it.
-  struct Turn {
-    std::string_view words;
-    bool calls_tools = false;
-    std::optional<std::string> prompted, unprompted;
-    std::string prompt;
-    std::string lead;  // what an answer starts with before its words, in a template without prompt: a space, mostly
-  };
+  // What the template wrote at this message, in one piece, if the message's words are in it.
+  std::optional<Span> turn_of(std::size_t index, const Answer& answer) const {
+    std::optional<Span> own;
+    std::size_t pieces = 0;
+    for (const Turn& turn : turns_) {
+      if (turn.message != index) continue;
+      if (!own) own = Span{turn.span.begin, turn.span.begin};
+      own->end = turn.span.end;
+      ++pieces;
+    }
+    if (!own || own->begin < cursor_) return std::nullopt;
+    const bool apart = pieces > 1 && std::any_of(turns_.begin(), turns_.end(), [&](const Turn& other) {
+                         return other.message != index && other.span.begin >= own->begin && other.span.end <= own->end;
+                       });
+    const std::string_view written = text_.substr(own->begin, own->end - own->begin);
+    if (apart || (!answer.words.empty() && written.find(answer.words) == npos)) return std::nullopt;
+    return own;
+  }
 
-  Turn look(std::size_t index, const std::optional<std::string>& through) const {
-    Turn turn{.words = words_of(messages_[index]), .calls_tools = calls_tools(messages_[index])};
+  // The turn without its header and without what follows the token that ends it.
+  Span within_turn(const Answer& answer, Span own) const {
+    const std::string_view upto = text_.substr(0, own.end), written = upto.substr(own.begin);
+    std::size_t begin = own.begin;
+    if (answer.prompted && upto.starts_with(*answer.prompted) && answer.prompted->size() >= own.begin) {
+      begin = answer.prompted->size();
+    } else if (!answer.prompt.empty()) {
+      const std::size_t header = written.find(head_of(answer.prompt));
+      if (header != npos) {
+        begin = std::max(own.begin + header + head_of(answer.prompt).size(),
+                         own.begin + header + whole_pieces(written.substr(header), answer.prompt));
+      }
+    } else if (!answer.words.empty()) {
+      begin = own.begin + written.find(answer.words);
+      if (upto.substr(own.begin, begin - own.begin).ends_with(answer.lead)) begin -= answer.lead.size();
+    }
+    begin = std::min(begin, own.end);
+    const std::size_t said = answer.words.empty() ? npos : upto.find(answer.words, begin);
+    const std::size_t behind = said == npos ? begin : said + answer.words.size();
+    return {begin, end(upto, begin, behind, answer.calls_tools || answer.words.empty())};
+  }
+
+  Answer look(std::size_t index, const std::optional<std::string>& through) const {
+    Answer turn{.words = words_of(messages_[index]), .calls_tools = calls_tools(messages_[index])};
     turn.prompted = part(index, true);
     if (turn.prompted && turn.prompted->empty()) turn.prompted.reset();
     // Mostly that is all one needs to know; rendering is what takes the time.
@@ -161,7 +208,7 @@ class Finder {
   }
 
   // `closed`: the text ends with this answer, so what ends the text ends the answer.
-  std::optional<Span> locate(std::string_view text, const Turn& turn, std::size_t from, bool closed) const {
+  std::optional<Span> locate(std::string_view text, const Answer& turn, std::size_t from, bool closed) const {
     std::size_t begin = 0, said_from = from;
     if (turn.prompted && text.starts_with(*turn.prompted) && turn.prompted->size() >= from) {
       begin = said_from = turn.prompted->size();
@@ -234,12 +281,13 @@ class Finder {
     return base::data_error("text",
                             "{}: message {} (assistant) cannot be found in the rendered conversation, so it is not known what to train on. "
                             "Put {{% generation %}} and {{% endgeneration %}} around what the assistant says in the template, or train on "
-                            "everything.",
+                            "everything with data.train_on=all",
                             where_, index + 1);
   }
 
   const Json& messages_;
   std::string_view text_;
+  std::span<const Turn> turns_;
   TurnEnds ends_;
   std::string_view where_;
   const RenderPart& render_;
@@ -248,9 +296,9 @@ class Finder {
 
 }  // namespace
 
-std::vector<TokenSpan> find_answers(const Json& messages, std::string_view text, const TurnEnds& ends, std::string_view where,
-                                    const RenderPart& render) {
-  return Finder(messages, text, ends, where, render).all();
+std::vector<TokenSpan> find_answers(const Json& messages, std::string_view text, std::span<const Turn> turns, const TurnEnds& ends,
+                                    std::string_view where, const RenderPart& render) {
+  return Finder(messages, text, turns, ends, where, render).all();
 }
 
 }  // namespace lockstep::text

@@ -45,17 +45,22 @@ struct ChatTemplate::Impl {
     }
   }
 
-  Rendered render(const Json& messages, const RenderOptions& options, bool marked) const {
+  // The template's own result: its {% generation %} blocks as answers, and whose turn each part of the text is.
+  Rendered render(const Json& messages, const RenderOptions& options, std::vector<Turn>* turns = nullptr) const {
     const auto is_object = [](const Json& message) { return message.is_object(); };
     if (!messages.is_array() || !std::all_of(messages.begin(), messages.end(), is_object))
       throw base::data_error("text", "a conversation is a list of messages: [{{\"role\": \"user\", \"content\": \"...\"}}, ...].");
     const std::string json = variables(messages, options);
     NativeBytes text, error;
-    NativeNumbers answers;
-    if (!lockstep_template_render(handle.get(), view_of(json), text.out(), marked ? answers.out() : nullptr, error.out()))
+    NativeNumbers marks, parts;
+    Rendered result;
+    if (!lockstep_template_render(handle.get(), view_of(json), text.out(), marks.out(), parts.out(), &result.said_none, error.out()))
       throw base::data_error("text", "{}: {}", where, error.view());
-    Rendered result{.text = text.text()};
-    for (std::size_t i = 0; i < answers.all().size(); i += 2) result.answers.push_back({answers.all()[i], answers.all()[i + 1]});
+    result.text = text.text();
+    for (std::size_t i = 0; i < marks.all().size(); i += 2) result.answers.push_back({marks.all()[i], marks.all()[i + 1]});
+    if (turns != nullptr) {
+      for (std::size_t i = 0; i < parts.all().size(); i += 3) turns->push_back({parts.all()[i], {parts.all()[i + 1], parts.all()[i + 2]}});
+    }
     return result;
   }
 };
@@ -74,19 +79,24 @@ ChatTemplate::ChatTemplate(std::string source, const TokenizerFiles& files, std:
 
 ChatTemplate::~ChatTemplate() = default;
 
-std::string ChatTemplate::render(const Json& messages, const RenderOptions& options) const {
-  return impl_->render(messages, options, false).text;
+std::string ChatTemplate::render(const Json& messages, const RenderOptions& options) const { return impl_->render(messages, options).text; }
+
+Rendered ChatTemplate::render_plain(const Json& messages, const RenderOptions& options) const {
+  Rendered result = impl_->render(messages, options);
+  result.answers.clear();
+  return result;
 }
 
 Rendered ChatTemplate::render_marked(const Json& messages, const RenderOptions& options) const {
-  if (impl_->has_marks) return impl_->render(messages, options, true);
+  if (impl_->has_marks) return impl_->render(messages, options);
   const auto render = [&](const Json& part, bool prompt) {
     RenderOptions partial = options;
     partial.add_generation_prompt = prompt;
-    return impl_->render(part, partial, false).text;
+    return impl_->render(part, partial).text;
   };
-  Rendered result{.text = render(messages, options.add_generation_prompt)};
-  result.answers = find_answers(messages, result.text, {impl_->files.end_texts, impl_->files.special_texts}, impl_->where, render);
+  std::vector<Turn> turns;
+  Rendered result = impl_->render(messages, options, &turns);
+  result.answers = find_answers(messages, result.text, turns, {impl_->files.end_texts, impl_->files.special_texts}, impl_->where, render);
   return result;
 }
 

@@ -18,6 +18,7 @@ struct Rendered {
   // What the assistant produced, end-of-turn token included, in bytes of `text`, in order: one for each assistant message. A template
   // with {% generation %} marks says itself what counts: one for each mark, which may be more or fewer.
   std::vector<TokenSpan> answers;
+  std::uint32_t said_none = 0;  // how often a null of the conversation was written as the word None
 };
 
 // For every token whether any byte of it lies in an answer: what transformers calls the assistant mask.
@@ -39,6 +40,8 @@ class ChatTemplate {
 
   // messages: [{"role": ..., "content": ..., ...}, ...]. A raise_exception of the template becomes a UserError with its words.
   std::string render(const nlohmann::ordered_json& messages, const RenderOptions& options = {}) const;
+  // The same, without answers.
+  Rendered render_plain(const nlohmann::ordered_json& messages, const RenderOptions& options = {}) const;
   // The same, with the assistant's parts: from {% generation %} marks where the template has them, else by rendering the
   // conversation up to each message and comparing. Throws UserError(ExitCode::data) where an answer cannot be told from the rest.
   Rendered render_marked(const nlohmann::ordered_json& messages, const RenderOptions& options = {}) const;

@@ -53,12 +53,20 @@ typedef bool (*lockstep_next_text)(void* state, lockstep_view* text);
 // options: {"vocab_size":, "min_frequency":, "special": [...]}. Gives a tokenizer.json. Only one thread at a time calls `next`.
 bool lockstep_train_bpe(lockstep_view options, lockstep_next_text next, void* state, lockstep_bytes* json, lockstep_bytes* error);
 
+// Rows of a Parquet file, front to back. Borrows the file's bytes until it is freed; one thread at a time.
+typedef struct lockstep_parquet lockstep_parquet;
+bool lockstep_parquet_open(lockstep_view file, lockstep_parquet** rows, uint64_t* count, lockstep_bytes* error);
+void lockstep_parquet_free(lockstep_parquet* rows);
+// Up to `most` rows as lines of JSON, fewer once these are `enough` bytes long; nothing at the end.
+bool lockstep_parquet_read(lockstep_parquet* rows, uint64_t most, size_t enough, lockstep_bytes* lines, lockstep_bytes* error);
+
 bool lockstep_template_open(lockstep_view source, lockstep_template** chat_template, lockstep_bytes* error);
 void lockstep_template_free(lockstep_template* chat_template);
 bool lockstep_template_has_marks(const lockstep_template* chat_template);  // {% generation %}
-// variables: a JSON object. `answers` may be null; else it receives begin and end, in bytes, of each {% generation %} block.
+// variables: a JSON object. `marks` receives begin and end, in bytes, of each {% generation %} block; `turns` the number of a message,
+// begin and end for each part that was written while the template was at that message; `said_none` how often a null became the word None.
 bool lockstep_template_render(const lockstep_template* chat_template, lockstep_view variables, lockstep_bytes* text,
-                              lockstep_numbers* answers, lockstep_bytes* error);
+                              lockstep_numbers* marks, lockstep_numbers* turns, uint32_t* said_none, lockstep_bytes* error);
 
 #ifdef __cplusplus
 }

@@ -62,7 +62,8 @@ class Tokenizer {
 struct TokenizerFiles {
   std::string bos, eos, pad, unk;                          // spelled as in the vocabulary; empty where there is none
   std::vector<std::pair<std::string, std::string>> named;  // all that are named, as templates see them: {"bos_token", "<s>"}
-  std::vector<std::int32_t> end_tokens;               // generation stops at any of these: eos_token_id of generation_config.json and eos
+  std::vector<std::int32_t>
+      end_tokens;  // generation stops at any of these: eos_token_id of generation_config.json (else config.json) and eos
   std::vector<std::string> end_texts, special_texts;  // how end_tokens and all special tokens are spelled
   std::string chat_template;                          // source; empty where there is none
   std::string chat_template_from;                     // the file it was found in

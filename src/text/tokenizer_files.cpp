@@ -78,19 +78,29 @@ void find_template(const fs::path& folder, const Json& tokenizer_config, Tokeniz
   }
 }
 
+Json ids_of_config(const fs::path& folder) {
+  const Json config = read_object(folder / "config.json");
+  const Json ids = config.value("eos_token_id", Json());
+  if (!ids.is_null() || !config.contains("text_config") || !config["text_config"].is_object()) return ids;
+  return config["text_config"].value("eos_token_id", Json());
+}
+
 void find_end_tokens(const fs::path& folder, const Tokenizer& tokenizer, TokenizerFiles& files) {
   const auto add = [&](std::int32_t number) {
     if (std::find(files.end_tokens.begin(), files.end_tokens.end(), number) != files.end_tokens.end()) return;
     files.end_tokens.push_back(number);
     if (std::string text = tokenizer.token(number); !text.empty()) files.end_texts.push_back(std::move(text));
   };
-  const Json generation = read_object(folder / "generation_config.json");
-  const Json ids = generation.value("eos_token_id", Json());
+  std::error_code ignored;
+  // As transformers has it: the model's own config counts where no file says how it generates.
+  const bool said = fs::exists(folder / "generation_config.json", ignored);
+  const Json ids = said ? read_object(folder / "generation_config.json").value("eos_token_id", Json()) : ids_of_config(folder);
   const Json list = ids.is_array() ? ids : ids.is_null() ? Json::array() : Json::array({ids});
   for (const Json& id : list) {
+    if (!said && (!id.is_number_integer() || id < 0)) continue;  // stands for none
     if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() > INT32_MAX) {
       throw base::data_error("text", "{}: eos_token_id {} is no token number. Give a number or a list of numbers.",
-                             (folder / "generation_config.json").string(), id.dump());
+                             (folder / (said ? "generation_config.json" : "config.json")).string(), id.dump());
     }
     add(id.get<std::int32_t>());
   }

@@ -1,6 +1,9 @@
 """Pieces of Jinja as templates use them, rendered by us and by the Jinja2 environment of transformers."""
+import copy
+
 import pytest
 import text_tool
+from jinja_cases import REFUSED, TABLE, every_value
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 VARIABLES = {
@@ -126,12 +129,37 @@ def folder(tmp_path_factory):
     return str(path)
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS)
-def test_renders_as_jinja2(tool, folder, snippet):
+def rendered(snippet):
+    """jinja2's text; an exception where it refuses. What a snippet does to its variables must not reach the next one."""
+    names = copy.deepcopy({"messages": MESSAGES, "tools": None, "documents": None, "add_generation_prompt": False, **VARIABLES})
+    return _compile_jinja_template(snippet).render(**names)
+
+
+def compare(tool, folder, snippet):
+    """Nothing where both agree; "refused" where only we refuse; else the difference."""
     ours = tool.ask("render", folder=folder, template=snippet, messages=MESSAGES, variables=VARIABLES)
     try:
-        expected = _compile_jinja_template(snippet).render(messages=MESSAGES, tools=None, documents=None, add_generation_prompt=False, **VARIABLES)
+        expected = rendered(snippet)
     except Exception as refusal:
-        assert "error" in ours, f"Jinja2 refuses ({refusal}), we do not: {ours}"
-        return
-    assert ours.get("text") == expected, ours
+        return None if "error" in ours else f"{snippet!r}: jinja2 refuses ({refusal}), we write {ours['text']!r}"
+    if "error" in ours:
+        return "refused"
+    return None if ours["text"] == expected else f"{snippet!r}: jinja2 writes {expected!r}, we {ours['text']!r}"
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_renders_as_jinja2(tool, folder, snippet):
+    assert compare(tool, folder, snippet) is None
+
+
+def test_a_table_of_pieces_renders_as_jinja2(tool, folder):
+    """Equal or refused; and what we alone refuse is known: addresses in memory, slices of what has none, and the like."""
+    answers = {snippet: compare(tool, folder, snippet) for snippet in TABLE}
+    assert [answer for answer in answers.values() if answer not in (None, "refused")] == []
+    assert {snippet for snippet, answer in answers.items() if answer == "refused"} <= REFUSED
+
+
+def test_every_value_under_every_operation_renders_as_jinja2(tool, folder):
+    answers = [compare(tool, folder, snippet) for snippet in every_value()]
+    assert [answer for answer in answers if answer not in (None, "refused")] == []
+    assert answers.count("refused") < 0.02 * len(answers)

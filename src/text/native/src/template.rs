@@ -1,68 +1,28 @@
 //! A chat template: compiled as transformers does it, rendered from a JSON object of variables.
 use crate::border::{guarded, Bytes, Failure, Numbers, View};
-use crate::{marks, python_filters, python_methods};
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, Value};
-use minijinja::{Environment, Error, ErrorKind};
+use crate::jinja::{Fault, Rendered, Template};
 use serde_json::Value as Json;
 
-const NAME: &str = "chat_template";
-
 pub struct ChatTemplate {
-    environment: Environment<'static>,
+    compiled: Template,
     source: String,
-    has_marks: bool,
 }
 
 /// The reason, and the line of the template that it comes from.
-fn explain(error: &Error, source: &str) -> Failure {
-    let reason = error.detail().map_or_else(|| error.kind().to_string(), str::to_string);
-    match error.line() {
-        Some(line) => {
-            let text = source.lines().nth(line.saturating_sub(1)).unwrap_or_default().trim();
-            let shown: String = text.chars().take(160).collect();
-            format!("line {line}: {reason}\n    {}", shown.replace(marks::OPEN, "generation")).into()
-        }
-        None => reason.into(),
+fn explain(fault: &Fault, source: &str) -> Failure {
+    if fault.line == 0 {
+        return fault.reason.clone().into();
     }
-}
-
-fn raise_exception(message: Value) -> Result<Value, Error> {
-    Err(Error::new(ErrorKind::InvalidOperation, format!("the template says: {message}")))
-}
-
-/// datetime.now().strftime(format)
-fn strftime_now(format: &str) -> Result<String, Error> {
-    let refused = || Error::new(ErrorKind::InvalidOperation, "strftime_now: the format cannot be used");
-    let format = std::ffi::CString::new(format).map_err(|_| refused())?;
-    let mut buffer = vec![0u8; 64 + 32 * format.as_bytes().len()];
-    // Safety: localtime_r fills the struct that strftime then reads; strftime writes at most the buffer's length.
-    let length = unsafe {
-        let now = libc::time(std::ptr::null_mut());
-        let mut fields: libc::tm = std::mem::zeroed();
-        if libc::localtime_r(&now, &mut fields).is_null() {
-            return Err(refused());
-        }
-        libc::strftime(buffer.as_mut_ptr().cast(), buffer.len(), format.as_ptr(), &fields)
-    };
-    buffer.truncate(length);
-    String::from_utf8(buffer).map_err(|_| refused())
+    let text = source.lines().nth(fault.line as usize - 1).unwrap_or_default().trim();
+    let shown: String = text.chars().take(160).collect();
+    format!("line {}: {}\n    {shown}", fault.line, fault.reason).into()
 }
 
 fn open(source: &str) -> Result<ChatTemplate, Failure> {
     // Jinja2 reads every kind of line end as \n.
-    let (source, has_marks) = marks::rewrite(&source.replace("\r\n", "\n").replace('\r', "\n"));
-    let mut environment = Environment::new();
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_unknown_method_callback(python_methods::call);
-    minijinja_contrib::add_to_environment(&mut environment);
-    python_filters::add_to(&mut environment);
-    environment.add_function("raise_exception", raise_exception);
-    environment.add_function("strftime_now", strftime_now);
-    environment.add_filter(marks::FILTER, marks::marked);
-    environment.add_template_owned(NAME, source.clone()).map_err(|error| explain(&error, &source))?;
-    Ok(ChatTemplate { environment, source, has_marks })
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    let compiled = Template::compile(&source).map_err(|fault| explain(&fault, &source))?;
+    Ok(ChatTemplate { compiled, source })
 }
 
 /// A message's reasoning goes by three names; templates read any of the first two.
@@ -81,16 +41,12 @@ fn alias_reasoning(messages: &mut Json) {
 }
 
 impl ChatTemplate {
-    fn render(&self, variables: &str, answers: bool) -> Result<(String, Vec<u32>), Failure> {
+    fn render(&self, variables: &str) -> Result<Rendered, Failure> {
         let mut context: Json = serde_json::from_str(variables)?;
         if let Some(messages) = context.get_mut("messages") {
             alias_reasoning(messages);
         }
-        let context = Value::from(Serde(&context));
-        let render = || self.environment.get_template(NAME)?.render(context);
-        let rendered =
-            if answers { marks::render_with_answers(&[&self.source, variables], render) } else { render().map(|text| (text, Vec::new())) };
-        rendered.map_err(|error| explain(&error, &self.source))
+        self.compiled.render(context).map_err(|fault| explain(&fault, &self.source))
     }
 }
 
@@ -109,7 +65,7 @@ unsafe extern "C" fn lockstep_template_free(template: *mut ChatTemplate) {
 
 #[no_mangle]
 unsafe extern "C" fn lockstep_template_has_marks(template: &ChatTemplate) -> bool {
-    template.has_marks
+    template.compiled.has_marks()
 }
 
 #[no_mangle]
@@ -117,15 +73,18 @@ unsafe extern "C" fn lockstep_template_render(
     template: &ChatTemplate,
     variables: View,
     text: *mut Bytes,
-    answers: *mut Numbers,
+    marks: *mut Numbers,
+    turns: *mut Numbers,
+    said_none: *mut u32,
     error: *mut Bytes,
 ) -> bool {
     guarded(error, || {
-        let (rendered, found) = template.render(variables.text()?, !answers.is_null())?;
-        text.write(rendered.into_bytes().into());
-        if !answers.is_null() {
-            answers.write(found.into());
-        }
+        let rendered = template.render(variables.text()?)?;
+        text.write(rendered.text.into_bytes().into());
+        marks.write(rendered.marks.iter().flat_map(|&(begin, end)| [begin as u32, end as u32]).collect::<Vec<_>>().into());
+        let turns_found = rendered.turns.iter().flat_map(|turn| [turn.message, turn.begin as u32, turn.end as u32]);
+        turns.write(turns_found.collect::<Vec<_>>().into());
+        said_none.write(rendered.said_none);
         Ok(())
     })
 }
