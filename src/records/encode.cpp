@@ -1,9 +1,11 @@
-// A token is trained where its text begins in an answer; the end of a turn belongs to the answer before it.
+// A token is trained where any of its text lies in an answer, as with transformers' assistant mask; the end of a turn belongs to the
+// answer before it.
 #include "records/encode.h"
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "records/render.h"
 
 namespace lockstep::records {
 namespace {
@@ -67,7 +69,7 @@ Tokenized Encoder::encode_conversation(const Conversation& conversation) const {
         fmt::format("holds messages, but {} comes without a chat template; give one with data.chat_template=FILE", words_->name()));
   text::Rendered rendered;
   try {
-    rendered = words_->render(conversation.messages, {.tools = conversation.tools.is_null() ? nullptr : &conversation.tools});
+    rendered = render_conversation(*words_, conversation, train_on_ == TrainOn::all);
   } catch (const base::UserError& error) {  // the template's own refusal
     throw Unreadable(fmt::format("is refused by the chat template: {}", error.what()));
   }
@@ -78,6 +80,7 @@ Tokenized Encoder::encode_conversation(const Conversation& conversation) const {
   for (const text::TokenSpan& answer : trained_answers(rendered, conversation, train_on_)) {
     auto token = std::lower_bound(whole.spans.begin(), whole.spans.end(), answer.begin,
                                   [](const text::TokenSpan& span, std::uint32_t at) { return span.begin < at; });
+    while (token != whole.spans.begin() && std::prev(token)->end > answer.begin) --token;  // it begins in the header, with a blank mostly
     for (; token != whole.spans.end() && token->begin < answer.end; ++token)
       whole.trained[static_cast<std::size_t>(token - whole.spans.begin())] = 1;
   }
@@ -89,7 +92,7 @@ Tokenized Encoder::encode_exchange(const Exchange& exchange) const {
   if (train_on_ == TrainOn::all) return whole;
   for (std::size_t i = 0; i < whole.tokens.size(); ++i) {
     const bool added = whole.spans[i].begin == whole.spans[i].end;
-    whole.trained[i] = (added ? i > 0 && i + 1 == whole.tokens.size() : whole.spans[i].begin >= exchange.prompt.size()) ? 1 : 0;
+    whole.trained[i] = (added ? i > 0 && i + 1 == whole.tokens.size() : whole.spans[i].end > exchange.prompt.size()) ? 1 : 0;
   }
   return whole;
 }

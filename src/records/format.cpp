@@ -1,6 +1,7 @@
 // Reads each format; everything that is not as it should be is said with the name of the field.
 #include "records/format.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -97,6 +98,15 @@ void add_message(Conversation& conversation, Json message, std::size_t number) {
 
 Json said(std::string_view role, std::string content) { return {{"role", role}, {"content", std::move(content)}}; }
 
+// Tables keep a column for every field that any message has ("tool_calls": null): such a field is not there.
+Json without_nulls(const Json& message) {
+  Json kept = Json::object();
+  for (const auto& [name, value] : message.items()) {
+    if (!value.is_null() || name == "content") kept[name] = value;
+  }
+  return kept;
+}
+
 void add_messages(Conversation& conversation, const Json& list, std::string_view field_name) {
   std::size_t number = 0;
   for (const Json& message : list) {
@@ -108,15 +118,19 @@ void add_messages(Conversation& conversation, const Json& list, std::string_view
     if (role == message.end() || !role->is_string()) {
       throw Unreadable(fmt::format("has no \"role\" in message {} of '{}' (it has {})", number, field_name, fields_of(message)));
     }
-    const auto content = message.find("content");
-    const bool without = content == message.end() || content->is_null();
-    if (without && !message.contains("tool_calls"))
-      throw Unreadable(fmt::format("has no \"content\" in message {} of '{}'", number, field_name));
-    if (!without && !content->is_string() && !content->is_array()) {
-      throw Unreadable(
-          fmt::format("has {} as \"content\" of message {} of '{}', where text is needed", content->type_name(), number, field_name));
+    const Json kept = without_nulls(message);
+    const auto content = kept.find("content");
+    // What a tool answers goes to the template as it is: nothing, or an object, too.
+    if (const bool answers_call = *role == "tool" && content != kept.end(); !answers_call) {
+      const bool without = content == kept.end() || content->is_null();
+      if (without && !kept.contains("tool_calls"))
+        throw Unreadable(fmt::format("has no \"content\" in message {} of '{}'", number, field_name));
+      if (!without && !content->is_string() && !content->is_array()) {
+        throw Unreadable(
+            fmt::format("has {} as \"content\" of message {} of '{}', where text is needed", content->type_name(), number, field_name));
+      }
     }
-    add_message(conversation, message, number);
+    add_message(conversation, kept, number);
   }
 }
 
@@ -142,17 +156,63 @@ std::string role_of(const std::string& from, std::size_t number) {
   throw Unreadable(fmt::format("has \"from\": \"{}\" in message {}: known are human, gpt, system, function_call and tool", from, number));
 }
 
-// What a function_call says, {"name": ..., "arguments": ...}, as the call that templates know.
-Json tool_call(const std::string& value, std::size_t number) {
-  const Json call = Json::parse(value, nullptr, false);
-  if (!call.is_object() || !call.contains("name")) {
-    throw Unreadable(fmt::format("has a function_call in message {} that is no JSON object with \"name\" and \"arguments\"", number));
+// Calls of tools and what the tools answer, as templates know them: each call has an id of nine letters, which some templates insist on.
+class ToolTalk {
+ public:
+  // A function_call: {"name": ..., "arguments": ...}, or a list of them, perhaps behind a thought.
+  Json call(std::string_view value, std::size_t number) {
+    const std::size_t thought = value.rfind("</think>");
+    const std::size_t begin = thought == value.npos ? 0 : thought + 8;
+    Json calls = Json::parse(value.substr(begin), nullptr, false);
+    if (calls.is_object()) calls = Json::array({std::move(calls)});
+    if (!calls.is_array() || calls.empty()) throw no_call(number);
+    Json made = Json::array();
+    waiting_.clear();
+    for (const Json& call : calls) {
+      if (!call.is_object() || !call.contains("name") || !call["name"].is_string()) throw no_call(number);
+      waiting_.push_back({fmt::format("call{:05}", ++count_), call["name"]});
+      Json function{{"name", call["name"]}, {"arguments", arguments_of(call)}};
+      made.push_back({{"id", waiting_.back().id}, {"type", "function"}, {"function", std::move(function)}});
+    }
+    return {{"role", "assistant"}, {"content", value.substr(0, begin)}, {"tool_calls", std::move(made)}};
   }
-  return {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", Json::array({{{"type", "function"}, {"function", call}}})}};
-}
+
+  // Answers come in the order of the calls.
+  Json answer(std::string value) {
+    Json message{{"role", "tool"}, {"content", std::move(value)}};
+    if (waiting_.empty()) return message;
+    message["name"] = waiting_.front().name;
+    message["tool_call_id"] = waiting_.front().id;
+    if (waiting_.size() > 1) waiting_.erase(waiting_.begin());
+    return message;
+  }
+
+  bool called() const { return count_ > 0; }
+
+ private:
+  struct Call {
+    std::string id, name;
+  };
+
+  static Unreadable no_call(std::size_t number) {
+    return Unreadable(fmt::format("has a function_call in message {} that is no JSON object with \"name\" and \"arguments\"", number));
+  }
+
+  static Json arguments_of(const Json& call) {
+    const auto found = call.find("arguments");
+    if (found == call.end() || found->is_null()) return Json::object();
+    if (!found->is_string()) return *found;
+    Json parsed = Json::parse(found->get_ref<const std::string&>(), nullptr, false);
+    return parsed.is_object() ? parsed : *found;
+  }
+
+  std::vector<Call> waiting_;  // called, not answered yet
+  std::size_t count_ = 0;
+};
 
 void add_sharegpt(Conversation& conversation, const Json& list, std::string_view field_name) {
   std::size_t number = 0;
+  ToolTalk tools;
   for (const Json& turn : list) {
     ++number;
     if (!turn.is_object() || !turn.contains("from") || !turn.contains("value") || !turn["from"].is_string() || !turn["value"].is_string()) {
@@ -161,12 +221,15 @@ void add_sharegpt(Conversation& conversation, const Json& list, std::string_view
     }
     const std::string from = turn["from"], value = turn["value"];
     const std::string role = role_of(from, number);
-    Json message = base::lower(from) == "function_call" ? tool_call(value, number) : said(role, value);
+    Json message = base::lower(from) == "function_call" ? tools.call(value, number)
+                   : role == "tool"                     ? tools.answer(value)
+                                                        : said(role, value);
     for (const char* name : {"weight", "train"}) {
       if (turn.contains(name)) message[name] = turn[name];
     }
     add_message(conversation, std::move(message), number);
   }
+  conversation.open_calls = tools.called();
 }
 
 // The record's own system text, or the one of data.system_prompt, goes before conversations that have none.
@@ -179,18 +242,26 @@ void add_system(Conversation& conversation, const Json& record, const config::Da
   if (!system.empty()) conversation.messages.insert(conversation.messages.begin(), said("system", system));
 }
 
-void add_tools(Conversation& conversation, const Json& record) {
+// ShareGPT keeps bare descriptions of functions, {"name", "description", "parameters"}; templates know them inside {"type": "function"}.
+Json wrapped(const Json& tool) {
+  if (!tool.is_object() || tool.contains("function") || !tool.contains("name")) return tool;
+  return {{"type", "function"}, {"function", tool}};
+}
+
+void add_tools(Conversation& conversation, const Json& record, RecordFormat format) {
   const auto tools = record.find("tools");
   if (tools == record.end() || tools->is_null()) return;
   Json list = tools->is_string() ? Json::parse(tools->get_ref<const std::string&>(), nullptr, false) : *tools;
   if (tools->is_string() && tools->get_ref<const std::string&>().empty()) return;
   if (!list.is_array()) throw Unreadable("has no list of function descriptions in the field 'tools'");
+  if (format == RecordFormat::sharegpt) std::transform(list.begin(), list.end(), list.begin(), wrapped);
   if (!list.empty()) conversation.tools = std::move(list);
 }
 
-Conversation finish(Conversation conversation, const Json& record, const config::DataConfig& data) {
+Conversation finish(Conversation conversation, const Json& record, const config::DataConfig& data,
+                    RecordFormat format = RecordFormat::messages) {
   add_system(conversation, record, data);
-  add_tools(conversation, record);
+  add_tools(conversation, record, format);
   return conversation;
 }
 
@@ -200,7 +271,7 @@ Conversation read_chat(const Json& record, RecordFormat format, const config::Da
   if (list.empty()) throw Unreadable(fmt::format("has no messages in the field '{}'", name));
   Conversation conversation;
   (format == RecordFormat::messages ? add_messages : add_sharegpt)(conversation, list, name);
-  return finish(std::move(conversation), record, data);
+  return finish(std::move(conversation), record, data, format);
 }
 
 // history: [["question", "answer"], ...] before the instruction.

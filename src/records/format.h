@@ -15,6 +15,8 @@ struct Conversation {
   Json messages = Json::array();  // [{"role": ..., "content": ..., ...}, ...], as chat templates take them
   Json tools;                     // null where there are none
   std::vector<bool> trained;      // one for each assistant message: false where it is only context
+  // Arguments of calls are objects, and may be JSON texts instead where the template wants that: the record itself does not say.
+  bool open_calls = false;
 };
 // A prompt and its answer, for models that have no chat template.
 struct Exchange {

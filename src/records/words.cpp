@@ -38,8 +38,8 @@ class ModelWords final : public Words {
     return tokenizer_->encode_with_spans(text, special);
   }
   bool has_template() const override { return template_ != nullptr; }
-  text::Rendered render(const nlohmann::ordered_json& messages, const text::RenderOptions& options) const override {
-    return template_->render_marked(messages, options);
+  text::Rendered render(const nlohmann::ordered_json& messages, const text::RenderOptions& options, Answers answers) const override {
+    return answers == Answers::find ? template_->render_marked(messages, options) : template_->render_plain(messages, options);
   }
   std::optional<std::int32_t> end() const override { return end_; }
   std::string spell(std::int32_t token) const override { return tokenizer_->token(token); }

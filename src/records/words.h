@@ -13,13 +13,15 @@
 
 namespace lockstep::records {
 
+enum class Answers { find, leave_out };  // where all is trained, it does not matter what the assistant said
+
 // Immutable; any thread may call it.
 class Words {
  public:
   virtual ~Words() = default;
   virtual text::Encoded encode(std::string_view text, text::SpecialTokens special) const = 0;
   virtual bool has_template() const = 0;
-  virtual text::Rendered render(const nlohmann::ordered_json& messages, const text::RenderOptions& options) const = 0;
+  virtual text::Rendered render(const nlohmann::ordered_json& messages, const text::RenderOptions& options, Answers answers) const = 0;
   virtual std::optional<std::int32_t> end() const = 0;      // the token after which a text is over
   virtual std::string spell(std::int32_t token) const = 0;  // as the vocabulary has it
   virtual std::string name() const = 0;                     // for messages: the tokenizer's file

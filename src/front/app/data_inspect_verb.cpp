@@ -171,6 +171,19 @@ std::vector<Shown> first_records(const records::Files& files, const config::Data
   return all;
 }
 
+// With a tokenizer and no model, --seq-len alone says how long a sample may be: the small model that a bare `train` would make is not
+// meant.
+config::RunConfig load_settings(const config::Request& request) {
+  if (!request.file) {
+    config::Request lifted = request;
+    lifted.assignments.insert(lifted.assignments.begin(), {"model.max_seq_len", "1048576", "--seq-len"});
+    const config::Settings settings = config::load(lifted);
+    const bool asked = settings.source("data.seq_len").origin != config::Origin::derived;
+    if (asked && settings.values.model.path.empty()) return settings.values;
+  }
+  return config::load(request).values;
+}
+
 }  // namespace
 
 int run_data_inspect(std::span<const std::string> args) {
@@ -181,7 +194,7 @@ int run_data_inspect(std::span<const std::string> args) {
     return 0;
   }
   config::expect_no_leftover(line, "lockstep data inspect");
-  const config::RunConfig config = config::load(line.request).values;
+  const config::RunConfig config = load_settings(line.request);
   if (config.data.path.empty()) throw base::usage_error("data", "which data? Name a file of records with --data.");
   if (records::kind_of(config.data) != config::DataKind::records) {
     throw base::usage_error("data",

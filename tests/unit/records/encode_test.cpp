@@ -52,7 +52,8 @@ TEST(RecordFormats, EachIsDetectedAndTrainedOnItsAnswers) {
       {R"({"conversations":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}]})", "<user>Q;<assistant>[A;]"},
       {R"({"conversations":[{"from":"human","value":"Q"},{"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{}}"},
            {"from":"observation","value":"R"},{"from":"gpt","value":"A"}],"tools":"[{\"name\":\"f\"}]"})",
-       R"(tools[{"name":"f"}];<user>Q;<assistant>[[{"type":"function","function":{"name":"f","arguments":{}}}];]<tool>R;<assistant>[A;])"},
+       R"(tools[{"type":"function","function":{"name":"f"}}];<user>Q;<assistant>[[{"id":"call00001","type":"function",)"
+       R"("function":{"name":"f","arguments":{}}}];]<tool>R;<assistant>[A;])"},
       {R"({"messages":"[{\"role\":\"user\",\"content\":\"Q\"},{\"role\":\"assistant\",\"content\":\"A\"}]"})", "<user>Q;<assistant>[A;]"},
       {R"({"instruction":"I","input":"X","output":"O"})", "<user>I\nX;<assistant>[O;]"},
       {R"({"instruction":"I","input":"","output":"O","system":"S"})", "<system>S;<user>I;<assistant>[O;]"},

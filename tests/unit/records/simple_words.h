@@ -28,7 +28,7 @@ class SimpleWords final : public records::Words {
     return encoded;
   }
   bool has_template() const override { return with_template_; }
-  text::Rendered render(const nlohmann::ordered_json& messages, const text::RenderOptions& options) const override {
+  text::Rendered render(const nlohmann::ordered_json& messages, const text::RenderOptions& options, records::Answers) const override {
     text::Rendered rendered;
     if (options.tools) rendered.text += "tools" + options.tools->dump() + ";";
     for (const auto& message : messages) {
