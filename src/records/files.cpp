@@ -21,15 +21,45 @@ namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 7> endings = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".parquet"};
 
-std::vector<fs::path> folder_files(const fs::path& folder) {
+bool is_records_file(const fs::directory_entry& entry) {
+  const std::string ending = base::lower(entry.path().extension().string());
+  return entry.is_regular_file() && std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
+
+std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string ending = base::lower(entry.path().extension().string());
-    if (entry.is_regular_file() && std::find(endings.begin(), endings.end(), ending) != endings.end()) found.push_back(entry.path());
+    if (is_records_file(entry)) found.push_back(entry.path());
   }
   std::sort(found.begin(), found.end());
-  if (found.empty()) throw base::data_error("data", "the folder {} holds no .jsonl, .json, .csv, .tsv or .txt file.", folder.string());
   return found;
+}
+
+// Folders as Hugging Face lays them out hold parts (train-00000-of-00002.parquet, test-...): those that are called train are what is
+// trained.
+std::vector<fs::path> train_part(std::vector<fs::path> found) {
+  const auto is_named = [](std::string_view part) {
+    return [part](const fs::path& path) {
+      const std::string name = base::lower(path.filename().string());
+      return name.starts_with(part) && name.size() > part.size() && (name[part.size()] == '-' || name[part.size()] == '.');
+    };
+  };
+  const bool has_train = std::any_of(found.begin(), found.end(), is_named("train"));
+  if (!has_train) return found;
+  for (const char* other : {"test", "validation", "valid", "dev", "eval"}) std::erase_if(found, is_named(other));
+  return found;
+}
+
+std::vector<fs::path> folder_files(const fs::path& folder) {
+  std::vector<fs::path> found = files_in(folder);
+  // A data set's repository has its README.md beside the folder data, and perhaps dataset_infos.json.
+  std::error_code error;
+  const bool described =
+      std::all_of(found.begin(), found.end(), [](const fs::path& path) { return path.filename() == "dataset_infos.json"; });
+  if (described && fs::is_directory(folder / "data", error)) found = files_in(folder / "data");
+  if (found.empty())
+    throw base::data_error("data", "the folder {} holds no .jsonl, .json, .csv, .tsv, .parquet or .txt file.", folder.string());
+  return train_part(std::move(found));
 }
 
 std::vector<fs::path> pattern_files(const std::string& pattern) {
@@ -124,10 +154,7 @@ Files::File::File(fs::path path_, bool as_text) : path(std::move(path_)), mapped
   if (as_text) {
     layout = Layout::chunks;
   } else if (ending == ".parquet") {
-    throw base::data_error("data",
-                           "{} is Parquet, which this build does not read. Make JSONL of it: python3 -c \"import pandas; "
-                           "pandas.read_parquet('{}').to_json('{}', orient='records', lines=True)\"",
-                           path.string(), path.string(), path.filename().replace_extension(".jsonl").string());
+    layout = Layout::parquet;
   } else if (ending == ".csv" || ending == ".tsv") {
     layout = Layout::csv;
     separator = ending == ".tsv" ? '\t' : ',';
@@ -224,7 +251,8 @@ Json Files::parse(const RawRecord& record) const {
   expect_utf8(record.bytes);
   switch (file.layout) {
     case Layout::jsonl:
-    case Layout::json: return parse_json(record.bytes);
+    case Layout::json:
+    case Layout::parquet: return parse_json(record.bytes);
     case Layout::csv: return parse_row(record.bytes, file);
     case Layout::lines:
     case Layout::chunks: return Json{{"text", record.bytes}};

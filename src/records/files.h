@@ -12,6 +12,10 @@
 
 #include <nlohmann/json.hpp>
 
+namespace lockstep::text {
+class ParquetRows;
+}
+
 namespace lockstep::records {
 
 using Json = nlohmann::ordered_json;
@@ -36,15 +40,17 @@ class Refused : public Unreadable {
 struct RawRecord {
   std::string_view bytes;
   std::uint32_t file = 0;
-  std::uint32_t line = 0;  // where it starts, counted from 1
+  std::uint32_t line = 0;                    // where it starts, counted from 1; of Parquet, its row
+  std::shared_ptr<const std::string> owner;  // what holds the bytes where the file itself does not
 };
 
 enum class Layout {
-  jsonl,   // one JSON object a line
-  json,    // one array of objects, or an object that holds one
-  csv,     // RFC 4180 with a header line; tab-separated where the file's name ends in .tsv
-  lines,   // a line of text is a record
-  chunks,  // the whole file is one text, in pieces that can be tokenised apart
+  jsonl,    // one JSON object a line
+  json,     // one array of objects, or an object that holds one
+  csv,      // RFC 4180 with a header line; tab-separated where the file's name ends in .tsv
+  lines,    // a line of text is a record
+  parquet,  // a row is a record, handed out as JSON
+  chunks,   // the whole file is one text, in pieces that can be tokenised apart
 };
 
 // Mapped, never copied. Errors are UserError(ExitCode::data) that name the file. Immutable; any thread may call it.
@@ -78,7 +84,8 @@ class Files {
 // Walks over all records in order. One thread.
 class Scanner {
  public:
-  explicit Scanner(const Files& files) : files_(files) {}
+  explicit Scanner(const Files& files);
+  ~Scanner();
   // Nothing at the end. UserError where the file's structure is broken, so that no further record could be found.
   std::optional<RawRecord> next();
   std::uint64_t bytes_read() const { return finished_bytes_ + at_; }
@@ -87,6 +94,7 @@ class Scanner {
   std::optional<RawRecord> next_line(const Files::File& file);
   std::optional<RawRecord> next_element(const Files::File& file);
   std::optional<RawRecord> next_row(const Files::File& file);
+  std::optional<RawRecord> next_parquet(const Files::File& file);
   std::optional<RawRecord> next_chunk(const Files::File& file);
   RawRecord take(std::string_view all, std::size_t end);
   void count_lines(std::string_view all, std::size_t until);
@@ -98,6 +106,9 @@ class Scanner {
   std::size_t counted_ = 0;  // line_ is right for this place
   std::uint32_t line_ = 1;
   std::uint64_t finished_bytes_ = 0;
+  std::unique_ptr<text::ParquetRows> rows_;   // of the current file, if it is Parquet
+  std::shared_ptr<const std::string> lines_;  // rows that were read and not handed out yet, from lines_at_ on
+  std::size_t lines_at_ = 0;
 };
 
 }  // namespace lockstep::records

@@ -5,6 +5,7 @@
 #include "records/csv.h"
 #include "records/file.h"
 #include "records/json_scan.h"
+#include "text/parquet.h"
 
 namespace lockstep::records {
 namespace {
@@ -16,6 +17,9 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; 
 
 }  // namespace
 
+Scanner::Scanner(const Files& files) : files_(files) {}
+Scanner::~Scanner() = default;
+
 void Scanner::count_lines(std::string_view all, std::size_t until) {
   line_ += static_cast<std::uint32_t>(
       std::count(all.begin() + static_cast<std::ptrdiff_t>(counted_), all.begin() + static_cast<std::ptrdiff_t>(until), '\n'));
@@ -24,7 +28,7 @@ void Scanner::count_lines(std::string_view all, std::size_t until) {
 
 RawRecord Scanner::take(std::string_view all, std::size_t end) {
   count_lines(all, at_);
-  const RawRecord record{all.substr(at_, end - at_), file_, line_};
+  const RawRecord record{all.substr(at_, end - at_), file_, line_, nullptr};
   at_ = end;
   return record;
 }
@@ -44,9 +48,11 @@ std::optional<RawRecord> Scanner::next() {
       case Layout::lines: record = next_line(file); break;
       case Layout::json: record = next_element(file); break;
       case Layout::csv: record = next_row(file); break;
+      case Layout::parquet: record = next_parquet(file); break;
       case Layout::chunks: record = next_chunk(file); break;
     }
     if (record) return record;
+    rows_.reset();
     finished_bytes_ += file.all.size();
     at_ = 0;
     inside_ = false;
@@ -113,6 +119,28 @@ std::optional<RawRecord> Scanner::next_row(const Files::File& file) {
     if (!empty) return record;
   }
   return std::nullopt;
+}
+
+std::optional<RawRecord> Scanner::next_parquet(const Files::File& file) {
+  if (!rows_) {
+    rows_ = std::make_unique<text::ParquetRows>(file.all, file.path.string());
+    line_ = 0;
+  }
+  if (!lines_ || lines_at_ == lines_->size()) {
+    auto lines = rows_->next_lines();
+    lines_ = lines ? std::make_shared<const std::string>(std::move(*lines)) : nullptr;
+    lines_at_ = 0;
+    if (!lines_) return std::nullopt;
+  }
+  const std::size_t end = lines_->find('\n', lines_at_);
+  const std::string_view row = std::string_view(*lines_).substr(lines_at_, end - lines_at_);
+  lines_at_ = end + 1;
+  ++line_;
+  // How far it is, in bytes of the file: rows are taken to be equally long.
+  at_ = static_cast<std::size_t>(static_cast<double>(file.all.size()) * line_ /
+                                 static_cast<double>(std::max<std::uint64_t>(1, rows_->count())));
+  at_ = std::min(at_, file.all.size());
+  return RawRecord{row, file_, line_, lines_};
 }
 
 // Cut where a line starts with a letter: tokenizers put a token's boundary there too.

@@ -8,7 +8,9 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "text/chat_template.h"
+#include "text/parquet.h"
 #include "text/tokenizer.h"
 
 namespace {
@@ -25,6 +27,7 @@ class Tool {
  public:
   Json answer(const Json& request) {
     const std::string call = request.at("call");
+    if (call == "parquet") return parquet(request);
     if (call == "render") return render(request);
     const Opened& opened = open(request.at("folder"));
     const text::Tokenizer& tokenizer = *opened.tokenizer;
@@ -90,6 +93,14 @@ class Tool {
     for (const auto& span : rendered.answers) parts.push_back(rendered.text.substr(span.begin, span.end - span.begin));
     return {
         {"text", rendered.text}, {"answers", parts}, {"tokens", encoded.tokens}, {"mask", text::answer_mask(encoded, rendered.answers)}};
+  }
+
+  static Json parquet(const Json& request) {
+    const base::MappedFile file(request.at("path").get<std::string>());
+    text::ParquetRows rows({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, "file");
+    Json lines = Json::array();
+    while (const auto some = rows.next_lines()) lines.push_back(*some);
+    return {{"count", rows.count()}, {"lines", lines}};
   }
 
   static Json pairs(const std::vector<text::TokenSpan>& spans) {

@@ -63,13 +63,11 @@ TEST(ConfigPlan, LearningRateScaling) {
 
 TEST(ConfigPlan, ParameterCounts) {
   // Llama 3.1 8B is published with 8,030,261,248 parameters.
-  const RunConfig large =
-      load({.file = test::source_folder() + "/models/large.yaml", .environment = {}, .assignments = {}}).values;
+  const RunConfig large = load({.file = test::source_folder() + "/models/large.yaml", .environment = {}, .assignments = {}}).values;
   EXPECT_EQ(count_parameters(large.model), 8'030'261'248);
   const RunConfig nano = load({.file = test::source_folder() + "/models/nano.yaml", .environment = {}, .assignments = {}}).values;
   EXPECT_NEAR(static_cast<double>(count_parameters(nano.model)), 10e6, 0.5e6);
-  const RunConfig small =
-      load({.file = test::source_folder() + "/models/small.yaml", .environment = {}, .assignments = {}}).values;
+  const RunConfig small = load({.file = test::source_folder() + "/models/small.yaml", .environment = {}, .assignments = {}}).values;
   EXPECT_NEAR(static_cast<double>(count_parameters(small.model)), 124e6, 2e6);
 
   ModelConfig tiny{.hidden_size = 8, .num_layers = 1, .num_heads = 2, .kv_heads = 1, .intermediate_size = 16, .vocab_size = 10};

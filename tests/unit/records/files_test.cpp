@@ -98,7 +98,8 @@ TEST(RecordFiles, ABrokenStructureIsAnErrorWithItsLine) {
       {"g.csv", "q,a\n1,2\n\"3,4\n", "g.csv:3: a quote that opens in this row is never closed"},
       {"h.csv", "q,,a\n1,2,3\n", "h.csv:1: column 2 of the header is empty"},
       {"i.csv", "q,q\n1,2\n", "i.csv:1: column 2 of the header is 'q' a second time"},
-      {"j.parquet", "PAR1", "j.parquet is Parquet"},
+      {"j.parquet", "PAR1", "j.parquet cannot be read as Parquet: it does not start as a Parquet file does"},
+      {"k.parquet", "PAR1 and then nothing", "k.parquet cannot be read as Parquet: it does not end as a Parquet file does: it is cut off"},
   };
   for (const auto& [name, bytes, says] : cases) {
     try {

@@ -116,7 +116,8 @@ TEST_P(Recorded, GivesTheSameBits) {
   const test::Deterministic deterministic;
   config::RunConfig config = tiny();
   c.change(config);
-  if (config.trainer.fp8 && !kernels::has_fp8(test::device())) GTEST_SKIP() << "needs a GPU of compute capability 8.9 or later: 8-bit products";
+  if (config.trainer.fp8 && !kernels::has_fp8(test::device()))
+    GTEST_SKIP() << "needs a GPU of compute capability 8.9 or later: 8-bit products";
   const auto train = [&](Training& t) {
     if (!c.keep.empty()) t.model->set_keep(c.keep);
     int seed = 0;
