@@ -54,6 +54,7 @@ Encoder::Encoder(std::shared_ptr<const Words> words, const config::DataConfig& d
                            "or use the tokenizer of a chat model with --tokenizer.",
                            words_->name());
   }
+  words_->end();  // parses tokenizer and template: what is wrong with them is told as such, not as a record that cannot be read
 }
 
 Tokenized Encoder::encode(const Json& record) const {

@@ -1,7 +1,9 @@
 // The words of a model: its tokenizer and chat template.
 #include "records/words.h"
 
+#include <atomic>
 #include <filesystem>
+#include <mutex>
 
 #include <nlohmann/json.hpp>
 
@@ -14,45 +16,66 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What decides which tokens a text becomes is read at once, because prepared data is found by it; the tokenizer is parsed when the first
+// text is to be turned into tokens, which a run on prepared data never does.
 class ModelWords final : public Words {
  public:
-  ModelWords(const fs::path& where, const config::DataConfig& data) : where_(where), tokenizer_(text::Tokenizer::open(where)) {
+  ModelWords(const fs::path& where, const config::DataConfig& data) : where_(where), tokenizer_(where) {
     const bool is_folder = fs::is_directory(where);
-    const fs::path folder = is_folder ? where : where.parent_path();
-    files_ = text::read_tokenizer_files(folder.empty() ? fs::path(".") : folder, *tokenizer_);
-    if (!files_.eos.empty()) end_ = tokenizer_->find(files_.eos);
-    std::string source = files_.chat_template, source_name = folder.string();
+    folder_ = is_folder ? where : where.parent_path();
+    if (folder_.empty()) folder_ = ".";
+    const text::TokenizerFiles files = text::read_tokenizer_files(folder_);
+    template_source_ = files.chat_template;
+    template_from_ = folder_.string();
     if (!data.chat_template.empty()) {
       if (!fs::is_regular_file(data.chat_template)) throw base::data_error("data", "data.chat_template={} is no file.", data.chat_template);
-      source = base::read_text(data.chat_template);
-      source_name = data.chat_template;
+      template_source_ = base::read_text(data.chat_template);
+      template_from_ = data.chat_template;
     }
     ContentHash hash;
-    hash.add(base::read_text(is_folder ? where / "tokenizer.json" : where)).add(source);
-    hash.add(files_.bos).add(files_.eos).add(files_.pad).add(files_.unk);
+    hash.add(base::read_text(tokenizer_.file())).add(template_source_);
+    hash.add(files.bos).add(files.eos).add(files.pad).add(files.unk);
     identity_ = hash.hex();
-    if (!source.empty()) template_ = std::make_unique<const text::ChatTemplate>(std::move(source), files_, source_name);
   }
 
   text::Encoded encode(std::string_view text, text::SpecialTokens special) const override {
-    return tokenizer_->encode_with_spans(text, special);
+    return tokenizer_.get().encode_with_spans(text, special);
   }
-  bool has_template() const override { return template_ != nullptr; }
+  bool has_template() const override { return !template_source_.empty(); }
   text::Rendered render(const nlohmann::ordered_json& messages, const text::RenderOptions& options, Answers answers) const override {
-    return answers == Answers::find ? template_->render_marked(messages, options) : template_->render_plain(messages, options);
+    const text::ChatTemplate& chat = *opened().chat_template;
+    return answers == Answers::find ? chat.render_marked(messages, options) : chat.render_plain(messages, options);
   }
-  std::optional<std::int32_t> end() const override { return end_; }
-  std::string spell(std::int32_t token) const override { return tokenizer_->token(token); }
+  std::optional<std::int32_t> end() const override { return opened().end; }
+  std::string spell(std::int32_t token) const override { return tokenizer_.get().token(token); }
   std::string name() const override { return where_.string(); }
   std::string identity() const override { return identity_; }
 
  private:
-  fs::path where_;
-  std::shared_ptr<const text::Tokenizer> tokenizer_;
-  text::TokenizerFiles files_;
-  std::optional<std::int32_t> end_;
-  std::unique_ptr<const text::ChatTemplate> template_;
-  std::string identity_;
+  struct Opened {
+    std::optional<std::int32_t> end;
+    std::unique_ptr<const text::ChatTemplate> chat_template;
+  };
+  const Opened& opened() const {
+    if (const Opened* ready = ready_.load(std::memory_order_acquire)) return *ready;
+    const std::lock_guard lock(opening_);
+    if (!opened_) {
+      const text::TokenizerFiles files = text::read_tokenizer_files(folder_, tokenizer_.get());
+      auto made = std::make_unique<Opened>();
+      if (!files.eos.empty()) made->end = tokenizer_.get().find(files.eos);
+      if (has_template()) made->chat_template = std::make_unique<const text::ChatTemplate>(template_source_, files, template_from_);
+      opened_ = std::move(made);
+    }
+    ready_.store(opened_.get(), std::memory_order_release);
+    return *opened_;
+  }
+
+  fs::path where_, folder_;
+  text::LazyTokenizer tokenizer_;
+  std::string template_source_, template_from_, identity_;
+  mutable std::mutex opening_;
+  mutable std::unique_ptr<const Opened> opened_;
+  mutable std::atomic<const Opened*> ready_ = nullptr;
 };
 
 }  // namespace

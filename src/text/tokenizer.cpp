@@ -3,10 +3,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdlib>
 #include <unordered_map>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "text/native_call.h"
 #include "text/read_file.h"
 
@@ -38,7 +41,7 @@ struct Tokenizer::Impl {
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Tokenizer::~Tokenizer() = default;
 
-std::shared_ptr<const Tokenizer> Tokenizer::open(const fs::path& folder_or_file) {
+fs::path tokenizer_file(const fs::path& folder_or_file) {
   std::error_code ignored;
   const bool folder = fs::is_directory(folder_or_file, ignored);
   const fs::path path = folder ? folder_or_file / "tokenizer.json" : folder_or_file;
@@ -52,9 +55,22 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const fs::path& folder_or_file)
             ? " This folder has a tokenizer.model alone: save it once with transformers, which writes tokenizer.json too."
             : "");
   }
+  return path;
+}
+
+const Tokenizer& LazyTokenizer::get() const {
+  if (const Tokenizer* ready = ready_.load(std::memory_order_acquire)) return *ready;
+  const std::lock_guard lock(parsing_);
+  if (!parsed_) parsed_ = Tokenizer::open(file_);
+  ready_.store(parsed_.get(), std::memory_order_release);
+  return *parsed_;
+}
+
+std::shared_ptr<const Tokenizer> Tokenizer::open(const fs::path& folder_or_file) {
   auto impl = std::make_unique<Impl>();
-  impl->path = path;
-  const std::string json = read_file(path);
+  impl->path = tokenizer_file(folder_or_file);
+  const std::int64_t start = base::now_ns();
+  const std::string json = read_file(impl->path);
   NativeBytes error, description;
   lockstep_tokenizer* handle = nullptr;
   if (!lockstep_tokenizer_open(view_of(json), &handle, error.out())) throw impl->failed("this is no tokenizer that can be used", error);
@@ -66,6 +82,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const fs::path& folder_or_file)
     impl->added.push_back({token["id"].get<std::int32_t>(), token["content"].get<std::string>(), token["special"].get<bool>()});
     impl->special[impl->added.back().number] = impl->added.back().special;
   }
+  if (std::getenv("LOCKSTEP_TRACE") != nullptr)
+    base::log_info("parsed {}: {} tokens in {:.3f} s", impl->path.string(), impl->size, base::seconds_since(start));
   return std::shared_ptr<const Tokenizer>(new Tokenizer(std::move(impl)));
 }
 

@@ -1,9 +1,11 @@
 // A tokenizer.json as text sees it: text to token numbers and back. Exact because the `tokenizers` library itself does the work.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,6 +60,24 @@ class Tokenizer {
   std::unique_ptr<Impl> impl_;
 };
 
+// The tokenizer.json of a folder, or the file itself. UserError(ExitCode::data) where there is none.
+std::filesystem::path tokenizer_file(const std::filesystem::path& folder_or_file);
+
+// A tokenizer that is parsed when it is first asked for something, once: 128 thousand tokens take most of a second, and a run whose
+// data was tokenised before needs it for its samples alone. Any thread may call it; the first waits, and so do those that come meanwhile.
+class LazyTokenizer {
+ public:
+  explicit LazyTokenizer(const std::filesystem::path& folder_or_file) : file_(tokenizer_file(folder_or_file)) {}
+  const std::filesystem::path& file() const { return file_; }
+  const Tokenizer& get() const;
+
+ private:
+  std::filesystem::path file_;
+  mutable std::mutex parsing_;  // held while it is parsed; who comes later asks ready_ alone
+  mutable std::shared_ptr<const Tokenizer> parsed_;
+  mutable std::atomic<const Tokenizer*> ready_ = nullptr;
+};
+
 // What stands beside a tokenizer.json: tokenizer_config.json, special_tokens_map.json, generation_config.json, chat_template.jinja.
 struct TokenizerFiles {
   std::string bos, eos, pad, unk;                          // spelled as in the vocabulary; empty where there is none
@@ -70,6 +90,8 @@ struct TokenizerFiles {
   bool adds_bos = false;                              // add_bos_token, where it is said
 };
 // Every file may be missing; one that is there and broken is UserError(ExitCode::data).
+// Without a tokenizer: all but end_tokens, end_texts and special_texts.
+TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder);
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder, const Tokenizer& tokenizer);
 
 }  // namespace lockstep::text

@@ -110,7 +110,7 @@ void find_end_tokens(const fs::path& folder, const Tokenizer& tokenizer, Tokeniz
 
 }  // namespace
 
-TokenizerFiles read_tokenizer_files(const fs::path& folder, const Tokenizer& tokenizer) {
+TokenizerFiles read_tokenizer_files(const fs::path& folder) {
   TokenizerFiles files;
   const Json config = read_object(folder / "tokenizer_config.json");
   collect_names(config, files);
@@ -120,9 +120,14 @@ TokenizerFiles read_tokenizer_files(const fs::path& folder, const Tokenizer& tok
   files.pad = named(files, "pad_token");
   files.unk = named(files, "unk_token");
   if (config.contains("add_bos_token") && config["add_bos_token"].is_boolean()) files.adds_bos = config["add_bos_token"].get<bool>();
+  find_template(folder, config, files);
+  return files;
+}
+
+TokenizerFiles read_tokenizer_files(const fs::path& folder, const Tokenizer& tokenizer) {
+  TokenizerFiles files = read_tokenizer_files(folder);
   for (const AddedToken& token : tokenizer.added_tokens())
     if (token.special) files.special_texts.push_back(token.text);
-  find_template(folder, config, files);
   find_end_tokens(folder, tokenizer, files);
   return files;
 }

@@ -51,6 +51,41 @@ def test_a_chat_file_trains_and_ranks_do_not_matter(tmp_path, model):
             [line["eval_loss"] for line in one.metrics() if "eval_loss" in line], rel=2e-5)
 
 
+def parses(run) -> list[str]:
+    """Who parsed a tokenizer, launcher and ranks alike."""
+    logs = [run.err] + [path.read_text() for path in sorted((run.folder / "ranks").glob("*.log"))]
+    return [line for log in logs for line in log.splitlines() if "info: parsed" in line and "tokenizer.json" in line]
+
+
+def test_a_tokenizer_is_parsed_once_or_not_at_all(tmp_path, model, monkeypatch):
+    """Parsing one of 128 thousand tokens takes most of a second, so what was tokenised before is found without it."""
+    monkeypatch.setenv("LOCKSTEP_TRACE", "1")
+    data = write(tmp_path, chats(24))
+    short = ("trainer.max_steps=2", "--packing")
+    assert len(parses(start(tmp_path, model, data, *short, name="first"))) == 1  # by the launcher, which tokenises
+    prepared = start(tmp_path, model, data, *short, name="prepared")
+    assert prepared.code == 0 and "; cached" in prepared.out
+    assert parses(prepared) == []
+    with_samples = start(tmp_path, model, data, *short, "monitor.sample_tokens=4", name="samples")
+    assert with_samples.code == 0, with_samples.text
+    assert ["rank 0 " in line for line in parses(with_samples)] == [True]  # by the rank that writes, beside its first steps
+    assert [line["text"] for line in with_samples.metrics() if line.get("event") == "sample"]
+
+
+def test_a_broken_tokenizer_ends_a_run_at_its_start(tmp_path, model):
+    """Token files need no tokenizer; samples do, and nobody wants to learn that after the last step."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "tokenizer.json").write_text('{"model": {"type": "BPE"}}')
+    (broken / "tokenizer_config.json").write_text((model / "tokenizer_config.json").read_text())
+    done = start(tmp_path, model, write(tmp_path, chats(8)), f"data.tokenizer={broken}", name="records")
+    assert done.code == 4 and "this is no tokenizer that can be used" in done.err, done.text
+    (tmp_path / "tokens.bin").write_bytes(b"".join(number.to_bytes(4, "little") for number in range(200)) * 40)
+    done = start(tmp_path, model, tmp_path / "tokens.bin", f"data.tokenizer={broken}", "monitor.sample_tokens=4", "trainer.max_steps=2000", "data.seq_len=64", name="tokens")
+    assert done.code == 4 and "this is no tokenizer that can be used" in done.text, done.text
+    assert max(done.steps(), default=0) < 1000
+
+
 def test_packed_and_unpacked_give_the_same_loss(tmp_path, model):
     """One step over all records: the sum over trained tokens is the same, however they share rows."""
     data = write(tmp_path, chats(24))

@@ -7,28 +7,26 @@ namespace {
 
 class TokenizerVocabulary final : public Vocabulary {
  public:
-  TokenizerVocabulary(const std::filesystem::path& where, std::int64_t vocab_size)
-      : tokenizer_(text::Tokenizer::open(where)), size_(std::min(tokenizer_->size(), vocab_size)) {
-    const std::filesystem::path folder = std::filesystem::is_directory(where) ? where : where.parent_path();
-    const auto files = text::read_tokenizer_files(folder.empty() ? "." : folder, *tokenizer_);
-    if (!files.eos.empty()) end_ = tokenizer_->find(files.eos);
+  TokenizerVocabulary(const std::filesystem::path& where, std::int64_t vocab_size) : tokenizer_(where), vocab_size_(vocab_size) {
+    const std::filesystem::path folder = tokenizer_.file().parent_path();
+    eos_ = text::read_tokenizer_files(folder.empty() ? "." : folder).eos;
   }
-  std::int64_t size() const override { return size_; }
+  std::int64_t size() const override { return std::min(tokenizer_.get().size(), vocab_size_); }
   std::vector<std::int32_t> encode(std::string_view text) const override {
-    std::vector<std::int32_t> tokens = tokenizer_->encode(text, text::SpecialTokens::add);
-    if (end_ && tokens.size() > 1 && tokens.back() == *end_) tokens.pop_back();  // a prompt goes on
-    std::erase_if(tokens, [&](std::int32_t token) { return token >= size_; });
+    std::vector<std::int32_t> tokens = tokenizer_.get().encode(text, text::SpecialTokens::add);
+    if (const auto last = end(); last && tokens.size() > 1 && tokens.back() == *last) tokens.pop_back();  // a prompt goes on
+    std::erase_if(tokens, [&](std::int32_t token) { return token >= vocab_size_; });
     return tokens;
   }
   std::string decode(std::span<const std::int32_t> tokens) const override {
-    return valid_utf8(tokenizer_->decode(tokens, /*skip_special=*/true));
+    return valid_utf8(tokenizer_.get().decode(tokens, /*skip_special=*/true));
   }
-  std::optional<std::int32_t> end() const override { return end_; }
+  std::optional<std::int32_t> end() const override { return eos_.empty() ? std::nullopt : tokenizer_.get().find(eos_); }
 
  private:
-  std::shared_ptr<const text::Tokenizer> tokenizer_;
-  std::int64_t size_;
-  std::optional<std::int32_t> end_;
+  text::LazyTokenizer tokenizer_;
+  std::int64_t vocab_size_;
+  std::string eos_;
 };
 
 }  // namespace

@@ -63,6 +63,7 @@ class Loop {
       const bool boundary = is_boundary(step);
       if (boundary || run_.world->device().is_cpu()) settle_all();
       announce_checkpoint(/*wait=*/false);
+      samples_.look_at_tokenizer();
       if (stopping_) break;
       if (due(run_.config.parallel.check_divergence, step)) parallel::verify_equal(run_.ranks(), run_.replica, step);
       const bool improved = due(trainer_.eval_interval, step) && run_evaluation();

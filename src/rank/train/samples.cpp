@@ -5,6 +5,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "rank/train/text_model.h"
@@ -42,36 +43,54 @@ std::vector<std::string> gather(const comm::Group& ranks, const std::vector<std:
   return all;
 }
 
+bool writes_samples(const Run& run) { return run.dataset.vocabulary && run.config.monitor.sample_tokens > 0; }
+
 }  // namespace
+
+Samples::Samples(const Run& run) : run_(run) {
+  const bool has_share = std::size_t(run.ranks().rank()) < prompts_of(run.config.monitor).size();
+  if (!writes_samples(run) || !has_share) return;
+  reading_ = std::async(std::launch::async, [&run] { return language_of_run(run.config, run.dataset.vocabulary.get()); });
+}
+
+void Samples::look_at_tokenizer() {
+  if (reading_.valid() && reading_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) language_ = reading_.get();
+}
+
+const task::Language& Samples::language() {
+  if (reading_.valid()) language_ = reading_.get();
+  return *language_;
+}
 
 // This rank's texts, empty where a sample is another's.
 std::vector<std::string> Samples::own_share(const comm::Group& ranks, const std::vector<std::string>& prompts) {
+  std::vector<std::string> texts(prompts.size());
+  if (std::size_t(ranks.rank()) >= prompts.size()) return texts;
+  const task::Language& language = this->language();
   const config::MonitorConfig& monitor = run_.config.monitor;
   const auto context = run_.config.model.max_seq_len;
   std::vector<std::size_t> mine;
   std::vector<task::Prompt> given;
   for (auto i = std::size_t(ranks.rank()); i < prompts.size(); i += std::size_t(ranks.size())) {
     task::Prompt prompt{
-        language_->can_chat() ? language_->encode_chat({{{"role", "user"}, {"content", prompts[i]}}}) : language_->encode(prompts[i]), i};
+        language.can_chat() ? language.encode_chat({{{"role", "user"}, {"content", prompts[i]}}}) : language.encode(prompts[i]), i};
     // What does not fit is left out at its start: a sample must not end a run.
     if (std::int64_t(prompt.tokens.size()) >= context) prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - (context + 1) / 2);
     mine.push_back(i);
     given.push_back(std::move(prompt));
   }
-  task::Generator generator(*run_.model, *language_, run_.world->device(),
+  task::Generator generator(*run_.model, language, run_.world->device(),
                             {.sampling = {.temperature = monitor.sample_temperature, .seed = run_.config.trainer.seed},
                              .max_tokens = monitor.sample_tokens,
                              .context = context});
   const auto completions = generator.run(given);
-  std::vector<std::string> texts(prompts.size());
   for (std::size_t i = 0; i < mine.size(); ++i)
-    texts[mine[i]] = language_->can_chat() ? completions[i].text : prompts[mine[i]] + completions[i].text;
+    texts[mine[i]] = language.can_chat() ? completions[i].text : prompts[mine[i]] + completions[i].text;
   return texts;
 }
 
 void Samples::write(const comm::Group& ranks) {
-  if (!run_.dataset.vocabulary || run_.config.monitor.sample_tokens <= 0) return;
-  if (!language_) language_ = language_of_run(run_.config, run_.dataset.vocabulary.get());
+  if (!writes_samples(run_)) return;
   const std::vector<std::string> prompts = prompts_of(run_.config.monitor);
   const std::vector<std::string> texts = gather(ranks, own_share(ranks, prompts));
   if (!run_.metrics) return;

@@ -1,6 +1,7 @@
 // Text from the model while it trains.
 #pragma once
 
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +13,11 @@ namespace lockstep::train {
 
 class Samples {
  public:
-  explicit Samples(const Run& run) : run_(run) {}
+  // A rank that will write reads its tokenizer from here on, beside training: that can take most of a second.
+  explicit Samples(const Run& run);
+
+  // A tokenizer that cannot be read is an error as soon as it is known, not when the first sample is due. Cheap.
+  void look_at_tokenizer();
 
   // Collective. Rank r writes the samples i of monitor.sample_prompts with i % ranks == r; rank 0 records all of them, in order. Where the
   // tokenizer has a chat template, a prompt is what a user says.
@@ -20,9 +25,11 @@ class Samples {
 
  private:
   std::vector<std::string> own_share(const comm::Group& ranks, const std::vector<std::string>& prompts);
+  const task::Language& language();
 
   const Run& run_;
-  std::shared_ptr<const task::Language> language_;  // opened at the first sample
+  std::future<std::shared_ptr<const task::Language>> reading_;
+  std::shared_ptr<const task::Language> language_;  // where this rank writes and it has been read
 };
 
 }  // namespace lockstep::train
