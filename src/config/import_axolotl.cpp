@@ -286,7 +286,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     only_off("tensor_parallel*", "one model is on one GPU"),
     copied("ddp_timeout", "parallel.timeout_s"),
     copied("ddp_bucket_cap_mb", "parallel.bucket_cap_mb"),
-    copied("ddp_broadcast_buffers", "parallel.broadcast_buffers"),
+    ignored("ddp_broadcast_buffers", "a decoder has no buffers"),
     copied("ddp_find_unused_parameters", "parallel.find_unused_parameters"),
     only_off("device_map", "every rank has its own device"),
     only_off("max_memory", "every rank has its own device"),

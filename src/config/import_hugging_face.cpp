@@ -185,7 +185,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     only_off("parallelism_config", "one model is on one GPU"),
     copied("ddp_find_unused_parameters", "parallel.find_unused_parameters"),
     copied("ddp_bucket_cap_mb", "parallel.bucket_cap_mb"),
-    copied("ddp_broadcast_buffers", "parallel.broadcast_buffers"),
+    ignored("ddp_broadcast_buffers", "a decoder has no buffers"),
     converted("ddp_backend", backend),
     converted("ddp_timeout", timeout),
     ignored("local_rank", launcher),

@@ -146,6 +146,8 @@ class Loader {
       problems_.push_back(fmt::format("{}: {}: {} is not built yet. Remove the key to train without it.", in.where, in.spelled, *what));
       return;
     }
+    // A run folder of an earlier version holds every setting of its time.
+    if (folder_ == Folder::ignore && in.origin == Origin::file && in.spelled == "parallel.broadcast_buffers") return;
     const bool section = in.written.form == Written::Form::map;
     std::string suggestion;
     if (const auto hint = counterpart_of(in.spelled)) {

@@ -50,11 +50,6 @@ std::vector<Option> parallel_options() {
           .says = "Allow parameters that get no gradient in a step; without it they are an error that names them.",
           .aliases = {{"ddp_find_unused_parameters"}},
       }),
-      option<&R::parallel, &P::broadcast_buffers>({
-          .key = "parallel.broadcast_buffers",
-          .says = "Rank 0's buffers that are not trained are sent to all ranks at the start.",
-          .aliases = {{"ddp_broadcast_buffers"}},
-      }),
       option<&R::parallel, &P::reduce_dtype>({
           .key = "parallel.reduce_dtype",
           .says = "Number format gradients are summed in across ranks; gradient is the gradients' own.",

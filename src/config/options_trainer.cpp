@@ -327,31 +327,11 @@ std::vector<Option> optimizer() {
   };
 }
 
-std::vector<Option> carried() {
-  return {
-      option<&R::trainer, &T::load_balance_alpha>({
-          .key = "trainer.load_balance_alpha",
-          .says = "Weight of the load-balancing loss; read, and not used by a dense model.",
-          .range = at_least(0),
-      }),
-      option<&R::trainer, &T::group_size>({
-          .key = "trainer.group_size",
-          .says = "Answers a prompt in preference training; read, and not used by language modelling.",
-          .range = at_least(0),
-      }),
-      option<&R::trainer, &T::beta_kl>({
-          .key = "trainer.beta_kl",
-          .says = "Weight of the KL penalty in preference training; read, and not used by language modelling.",
-          .range = at_least(0),
-      }),
-  };
-}
-
 }  // namespace
 
 std::vector<Option> trainer_options() {
   std::vector<Option> all;
-  for (auto part : {batch_and_length, schedule, optimizer, rhythm, devices, carried}) {
+  for (auto part : {batch_and_length, schedule, optimizer, rhythm, devices}) {
     for (Option& entry : part()) all.push_back(std::move(entry));
   }
   return all;

@@ -23,7 +23,8 @@ const std::vector<Unbuilt>& unbuilt() {
        {"moe"},
        {"moe_", "shared_expert", "router_"},
        {"num_experts", "experts_per_tok", "experts_per_token", "num_experts_per_tok", "num_local_experts", "n_routed_experts",
-        "n_shared_experts"}},
+        "n_shared_experts", "load_balance_alpha"}},
+      {"training by preferences", {}, {}, {"group_size", "beta_kl"}},
       {"the Mamba state-space layer", {"mamba", "ssm"}, {"mamba_", "mamba2_", "mamba3_", "ssm_"}, {"state_size", "conv_kernel"}},
       {"multi-token prediction", {}, {"mtp_"}, {"num_nextn_predict_layers"}},
       {"training of biases beside adapters", {}, {}, {"bias", "lora_bias"}},
@@ -59,6 +60,8 @@ const std::vector<Counterpart>& counterparts() {
       {{"train_batch_size"}, "Programs differ in what it means: use trainer.batch_size (per device) or trainer.global_batch_size."},
       {{"local_rank", "rank", "world_size"}, "The launcher gives ranks their numbers; remove the key."},
       {{"split_batches", "dispatch_batches"}, "Use data.distributed_loading."},
+      {{"broadcast_buffers", "ddp_broadcast_buffers"},
+       "A decoder has no buffers, and its weights are compared at the start; remove the key."},
   };
   return list;
 }

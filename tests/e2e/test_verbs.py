@@ -46,6 +46,19 @@ def test_headless_prints_json_lines_alone(tmp_path):
     assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3]
 
 
+def test_nothing_but_train_says_what_it_trains(tmp_path):
+    """`lockstep train` alone begins a quarter of an hour of work: it says of what, and what to type instead."""
+    def shown(*args):
+        done = subprocess.run([str(LOCKSTEP), "train", "--device", "cpu", "--dry-run", *args], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+    alone = shown()
+    assert "random weights" in alone and "20000 built-in stories" in alone
+    assert "no -f, --model or --data: a small new model learns the built-in stories" in alone and "lockstep train -f models/nano.yaml" in alone
+    assert "no -f" not in shown("-f", str(ROOT / "models/nano.yaml")) and "no -f" not in shown("data.kind=random")
+    assert "1.0M random tokens" in shown("data.kind=random")
+
+
 def test_dry_run_starts_nothing(tmp_path):
     result = train(tmp_path, "run", write_config(tmp_path), "--ranks", "3", "--dry-run")
     assert not result.folder.exists()

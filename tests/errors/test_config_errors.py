@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
-LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP", HERE.parent.parent / "build" / "bin" / "lockstep"))
+LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", HERE.parent.parent / "build")) / "bin" / "lockstep"
 CASES = [(table.stem, case) for table in sorted(HERE.glob("*.json")) for case in json.loads(table.read_text())]
 
 

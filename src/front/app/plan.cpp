@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "front/launch/watch.h"
+#include "records/prepare.h"
 
 namespace lockstep::app {
 namespace {
@@ -41,6 +42,21 @@ std::int64_t tokens_per_step(const RunPlan& plan, const config::RunConfig& confi
   return plan.batch.global_batch_size * config.data.seq_len;
 }
 
+// "chat.jsonl, packed", "built-in stories"
+std::string data_line(const config::DataConfig& data) {
+  switch (records::kind_of(data)) {
+    case config::DataKind::stories: return fmt::format("{} built-in stories", data.stories);
+    case config::DataKind::random: return fmt::format("{} random tokens", base::human_count(static_cast<double>(data.random_tokens)));
+    default: return data.path + (data.packing ? ", packed" : "");
+  }
+}
+
+// What is fine-tuned, or that there is nothing to start from.
+std::string origin_of(const config::RunConfig& config) {
+  const std::string weights = config.model.path.empty() ? "random weights" : config.model.path;
+  return (config.lora.enabled ? "adapters beside " : "") + weights;
+}
+
 }  // namespace
 
 config::Backend expected_backend(config::Backend asked, int world_size, bool on_gpus) {
@@ -56,8 +72,9 @@ std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
   line("devices", devices_line(plan) + fmt::format(", {} thread{} each", plan.threads, plan.threads == 1 ? "" : "s"));
   if (!plan.launcher.empty()) line("started by", plan.launcher);
   line("backend", std::string(config::name_of(plan.backend)));
-  line("model",
-       fmt::format("{} parameters, {}", base::human_count(static_cast<double>(plan.parameters)), config::name_of(config.model.dtype)));
+  line("model", fmt::format("{} parameters, {}, {}", base::human_count(static_cast<double>(plan.parameters)),
+                            config::name_of(config.model.dtype), origin_of(config)));
+  line("data", data_line(config.data));
   line("batch", fmt::format("{} samples a step = batch {} x accumulation {} x {} rank{}", plan.batch.global_batch_size,
                             plan.batch.batch_size, plan.batch.gradient_accumulation, plan.world_size, plan.world_size == 1 ? "" : "s"));
   line("tokens a step", fmt::format("{} ({} a sample)", tokens_per_step(plan, config), config.data.seq_len));
@@ -77,6 +94,7 @@ std::string to_json(const RunPlan& plan, const config::RunConfig& config) {
   json["model"] = config.model.name;
   json["parameters"] = plan.parameters;
   json["dtype"] = config::name_of(config.model.dtype);
+  json["data"] = data_line(config.data);
   json["ranks"] = plan.world_size;
   for (const auto& device : plan.devices) {
     json["devices"].push_back(device.gpu < 0 ? device.model : fmt::format("GPU {} {}", device.gpu, device.model));

@@ -20,6 +20,14 @@ TEST(ConfigResolved, Defaults) {
   EXPECT_TRUE(round_trip(settings) == settings.values);
 }
 
+// A run folder of an earlier version goes on working though it holds settings that are none any more.
+TEST(ConfigResolved, SettingsOfEarlierVersions) {
+  const TemporaryFolder folder;
+  const std::string old = "trainer: { seed: 7, load_balance_alpha: 0, group_size: 0, beta_kl: 0 }\nparallel: { broadcast_buffers: true }\n";
+  EXPECT_EQ(load_resolved(folder.write("config.yaml", old)).trainer.seed, 7);
+  EXPECT_THROW(load({.file = folder.write("config.yaml", old), .environment = {}, .assignments = {}}), base::UserError);
+}
+
 TEST(ConfigResolved, ModelFiles) {
   for (const char* name : {"nano", "small", "large"}) {
     const Settings settings =

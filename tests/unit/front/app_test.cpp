@@ -101,9 +101,9 @@ TEST(Plan, SaysBatchAndLearningRate) {
                .launcher = "",
                .notes = {"a note"}};
   const std::string text = to_text(plan, config);
-  for (const char* part :
-       {"2 x CPU", "gloo", "9.8M parameters", "32 samples a step = batch 8 x accumulation 2 x 2 ranks", "4096 (128 a sample)",
-        "0.0006 = 0.0003 x 2 (trainer.lr_scaling linear with 2 ranks)", "runs/x", "note: a note"}) {
+  for (const char* part : {"2 x CPU", "gloo", "9.8M parameters, f32, random weights", "20000 built-in stories",
+                           "32 samples a step = batch 8 x accumulation 2 x 2 ranks", "4096 (128 a sample)",
+                           "0.0006 = 0.0003 x 2 (trainer.lr_scaling linear with 2 ranks)", "runs/x", "note: a note"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }
   plan.devices.clear();
