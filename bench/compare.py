@@ -1,24 +1,30 @@
 #!/usr/bin/env python3
-"""Ours and Hugging Face on one GPU, one after another, and the ratios.
+"""Ours and Hugging Face on one GPU in turn, and the ratios, whichever way they point.
 
     python3 bench/compare.py --model qwen2.5-0.5b --model llama-3.2-1b
     python3 bench/compare.py --model llama-3.2-1b --lora 16 --recompute norms
 
-Each measurement is a process of its own on an otherwise idle GPU. Where a baseline's batch does not fit, half of it is tried; its
-tokens a second count all the same. Ours keeps f32 master weights and moments and updates every batch; the baseline's are bf16.
-Needs a built lockstep, and torch and transformers (for --lora also peft) in this python3.
+Each measurement is a process of its own on an otherwise idle GPU. Sides take turns, round after round, and every other round begins
+with the last one, so that a chip that gets warm slows all alike; a ratio is the median of the rounds' ratios. Where a baseline's batch does
+not fit, half of it is tried; its tokens a second count all the same. Ours keeps f32 master weights and moments and updates every batch;
+the baseline's are bf16. Both sides must have the same number of parameters. Versions and the attention that was used are recorded.
+Needs a built lockstep, and torch and transformers (for --lora also peft) in this python3. Results are appended to bench/measured/compare.json,
+from which bench/tables.py makes the table of docs/performance.md.
 """
 import argparse
-import datetime
 import json
 import pathlib
+import shlex
+import statistics
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The work that docs/performance.md lists: sequence length and batch.
 USUAL = {"qwen2.5-0.5b": (1024, 32), "qwen2.5-1.5b": (1024, 32), "qwen2.5-7b": (1024, 8), "llama-3.2-1b": (2048, 4),
          "llama-3.1-8b": (4096, 2), "small": (1024, 32)}
+OURS = "lockstep, f32 states"
 
 
 def last_json(text: str) -> dict | None:
@@ -58,30 +64,68 @@ def baseline(args, model: str, mode: str, seq: int, batch: int) -> tuple[dict | 
     return None, why
 
 
-def row(name: str, result: dict | None, why: str, first: dict | None) -> str:
-    if not result:
-        return f"  {name:<28} {why}"
-    memory = result["peak_memory_bytes"]
-    ratio = f"{first['tokens_per_second'] / result['tokens_per_second']:6.2f}x" if first else ""
-    return (f"  {name:<28} {result['batch_size']:>5} {result['step_seconds']['median'] * 1e3:>10.2f} ms {result['tokens_per_second']:>10.0f}"
-            f" {memory / 2**30 if memory else float('nan'):>8.1f} GiB {ratio:>10}")
+def take_turns(args, model: str, seq: int, batch: int) -> dict[str, list[dict]]:
+    """Every side's results, one a round; a side that fails once is left out of later rounds."""
+    sides = {OURS: lambda: ours(args, model, seq, batch)}
+    for mode in args.modes.split(","):
+        sides[f"Hugging Face, {mode}"] = lambda mode=mode: baseline(args, model, mode, seq, batch)
+    results = {who: [] for who in sides}
+    for number in range(args.rounds):
+        order = list(sides) if number % 2 == 0 else list(reversed(sides))
+        for who in order:
+            if results[who] and "failed" in results[who][-1]:
+                continue
+            result, why = sides[who]()
+            results[who].append(result or {"failed": why})
+            told = why if not result else f"{result['tokens_per_second']:.0f} tokens/s, batch {result['batch_size']}"
+            print(f"  round {number + 1} of {args.rounds}: {who:<28} {told}", flush=True)
+    return results
 
 
-def compare(args, model: str) -> list[dict]:
+def side_of(who: str, results: list[dict], first: list[dict]) -> dict:
+    good = [result for result in results if "failed" not in result]
+    if not good:
+        return {"who": who, "failed": results[-1]["failed"]}
+    side = {"who": who, "batch": good[0]["batch_size"], "tokens_per_second": statistics.median(r["tokens_per_second"] for r in good),
+            "peak_memory_bytes": max(r["peak_memory_bytes"] or 0 for r in good), "raw": [r["raw_step_seconds"] for r in good]}
+    if who != OURS and "failed" not in first[0]:
+        side["ratios"] = [a["tokens_per_second"] / b["tokens_per_second"] for a, b in zip(first, good)]
+        side["ratio"] = statistics.median(side["ratios"])
+    return side
+
+
+def versions(args, results: dict[str, list[dict]]) -> dict:
+    told = {"lockstep": subprocess.run([str(args.lockstep), "--version"], capture_output=True, text=True).stdout.strip()}
+    for found in results.values():
+        for result in found:
+            told |= {key: result[key] for key in ("torch", "transformers", "peft", "attention", "device") if result.get(key)}
+    return told
+
+
+def compare(args, model: str) -> dict:
     seq, batch = USUAL.get(model, (1024, 8))
     seq, batch = args.seq or seq, args.batch or batch
     what = f"LoRA of rank {args.lora}" if args.lora else "all weights"
     print(f"{model}, {what}, seq {seq}, {args.dtype}, an update every batch", flush=True)
-    print(f"  {'':<28} {'batch':>5} {'step':>13} {'tokens/s':>10} {'peak memory':>12} {'ours is':>10}", flush=True)
-    results = []
-    first, why = ours(args, model, seq, batch)
-    print(row("lockstep, f32 states", first, why, None), flush=True)
-    results.append({"who": "lockstep", **(first or {"failed": why})})
-    for mode in args.modes.split(","):
-        result, why = baseline(args, model, mode, seq, batch)
-        print(row(f"hugging face, {mode}", result, why, first), flush=True)
-        results.append({"who": f"hugging face {mode}", **(result or {"failed": why, "model": model})})
-    return results
+    results = take_turns(args, model, seq, batch)
+    counts = {result["parameters"] for found in results.values() for result in found if "failed" not in result}
+    if len(counts) > 1 and not args.lora:  # PEFT counts its adapters among them
+        raise SystemExit(f"not the same model on both sides: {sorted(counts)} parameters")
+    sides = [side_of(who, found, results[OURS]) for who, found in results.items()]
+    for side in sides:
+        told = side.get("failed") or f"{side['tokens_per_second']:>10.0f} tokens/s {side['peak_memory_bytes'] / 2**30:>8.1f} GiB"
+        print(f"  {side['who']:<28} {told}" + (f"   ours is {side['ratio']:.2f} times as fast" if "ratio" in side else ""), flush=True)
+    command = "python3 bench/compare.py " + shlex.join(word for word in sys.argv[1:])
+    return {"model": model, "what": what, "seq": seq, "batch": batch, "rounds": args.rounds, "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "command": command,
+            "versions": versions(args, results), "sides": sides}
+
+
+def keep(path: pathlib.Path, made: list[dict]) -> None:
+    """Beside what is there; the same model and work is replaced."""
+    kept = json.loads(path.read_text())["comparisons"] if path.exists() else []
+    new = {(one["model"], one["what"]) for one in made}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"comparisons": [one for one in kept if (one["model"], one["what"]) not in new] + made}, indent=1) + "\n")
 
 
 def main():
@@ -92,20 +136,18 @@ def main():
     parser.add_argument("--lora", type=int, default=0, help="rank of adapters beside frozen weights; 0: all weights are trained")
     parser.add_argument("--recompute", help="ours: none, norms, qkv or blocks; left out, by what fits")
     parser.add_argument("--modes", default="eager,compile", help="of the baseline")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dtype", choices=["bf16", "f32"], default="bf16")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warm-up", type=int, default=5)
     parser.add_argument("--timeout", type=float, default=300, help="seconds one measurement may take")
     parser.add_argument("--lockstep", type=pathlib.Path, default=ROOT / "build" / "bin" / "lockstep")
-    parser.add_argument("--json", type=pathlib.Path, help="write everything measured to this file")
+    parser.add_argument("--json", type=pathlib.Path, default=ROOT / "bench" / "measured" / "compare.json", help="file that results are added to")
     args = parser.parse_args()
-    results = []
-    for model in args.model or ["qwen2.5-0.5b", "llama-3.2-1b"]:
-        results += compare(args, model)
-    if args.json:
-        args.json.write_text(json.dumps({"date": datetime.date.today().isoformat(), "results": results}, indent=1) + "\n")
-    return 0 if all("failed" not in result for result in results) else 1
+    made = [compare(args, model) for model in args.model or ["qwen2.5-0.5b", "llama-3.2-1b"]]
+    keep(args.json, made)
+    return 0 if all("failed" not in side for one in made for side in one["sides"]) else 1
 
 
 if __name__ == "__main__":

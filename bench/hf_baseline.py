@@ -53,6 +53,22 @@ def hugging_face_config(shape: dict, seq: int):
     return config
 
 
+def attention_used(config, args, dtype) -> str:
+    """Which kernels sdpa takes for this model's shapes: their names, from a profile of one call."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    if args.device != "cuda":
+        return "sdpa on a CPU"
+    shape = (args.batch, config.num_attention_heads, args.seq, getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+    q, k, v = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(3))
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        torch.cuda.synchronize()
+    names = " ".join(event.key.lower() for event in seen.key_averages())
+    return next((f"sdpa ({kind})" for kind in ("cudnn", "flash", "fmha", "mem_eff") if kind in names), "sdpa (math)")
+
+
 def measure(args) -> dict:
     import torch
     import transformers
@@ -101,6 +117,7 @@ def measure(args) -> dict:
         synchronize()
         seconds.append(time.perf_counter() - begun)
     median = statistics.median(seconds)
+    peft = sys.modules.get("peft")
     return {
         "bench": "hugging face", "mode": args.mode, "model": args.model.stem, "parameters": sum(p.numel() for p in model.parameters()),
         "trained_parameters": sum(p.numel() for p in trained),
@@ -108,7 +125,8 @@ def measure(args) -> dict:
         "seq_len": args.seq, "batch_size": args.batch, "warm_up": args.warm_up,
         "step_seconds": {"median": median, "min": min(seconds), "max": max(seconds)}, "first_step_seconds": first_step,
         "tokens_per_second": args.batch * args.seq / median, "peak_memory_bytes": torch.cuda.max_memory_allocated() if on_gpu else None,
-        "torch": torch.__version__, "transformers": transformers.__version__, "raw_step_seconds": seconds,
+        "torch": torch.__version__, "transformers": transformers.__version__, "peft": peft.__version__ if peft else None,
+        "attention": attention_used(config, args, dtype), "raw_step_seconds": seconds,
     }
 
 

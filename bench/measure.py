@@ -87,7 +87,7 @@ def machine() -> dict:
     model = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "?")
     import torch
 
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    version = subprocess.run([str(LOCKSTEP), "--version"], capture_output=True, text=True).stdout.strip()  # with its commit, as it was built
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "cpu": model, "cores": os.cpu_count(), "memory_gb": round(memory / 1e9),
-            "python": platform.python_version(), "torch": torch.__version__, "lockstep_commit": commit}
+            "python": platform.python_version(), "torch": torch.__version__, "lockstep": version}

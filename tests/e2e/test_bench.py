@@ -36,19 +36,19 @@ def test_step_numbers_fit_together(step):
     assert len(step["raw_step_seconds"]) == 5 and min(step["raw_step_seconds"]) == step["step_seconds"]["min"]
     assert (step["seq_len"], step["batch_size"], step["accumulation"], step["dtype"]) == (16, 2, 2, "f32")
     assert step["tokens_per_second"] == pytest.approx(16 * 2 * 2 / step["step_seconds"]["median"])
-    micro_batches = 524288 / (16 * 2)
-    seconds = micro_batches * step["micro_batch_seconds"]["median"] + step["update_seconds"]["median"]
-    assert step["tokens_per_second_update_every_524288"] == pytest.approx(524288 / seconds)
-    flops = step["tokens_per_second"] * step["flops_per_token"]
+    flops = step["tokens_per_second"] * sum(step["flops_per_token"].values())
     assert step["share_of_measured_matmul"] == pytest.approx(flops / step["ceilings"]["flops_per_second"])
     assert step["mfu"] is None  # no maker states a dense peak for a CPU
     assert step["peak_memory_bytes"] > 16 * step["parameters"]  # weights, gradients and two moments in f32
+    assert step["host_peak_memory_bytes"] >= step["peak_memory_bytes"] and step["driver_memory_bytes"] == 0
+    assert step["activations"] and not any("every_524288" in key for key in step)  # measured, never put together
 
 
 def test_step_says_what_it_measured(step):
     done = call("bench", "step", "--model", "models/nano.yaml", "--seq", 16, "--batch", 1, "--steps", 2, "--warm-up", 1, "--device", "cpu", "--dtype", "bf16")
     assert done.returncode == 0, done.stderr
-    for words in ("nano, 9.8M parameters, bf16", "2 steps after 1", "update every 16 tokens", "update every 524288 tokens", "MFU", "operations a token"):
+    for words in ("nano, 9.8M parameters, bf16", "2 steps after 1", "update every 16 tokens", "activations", "in tensors", "of the host's", "MFU",
+                  "operations a token", "frozen"):
         assert words in done.stdout, done.stdout
 
 
@@ -170,6 +170,84 @@ def test_baseline_reads_our_model_files(scripts):
     shape = model_shape(ROOT / "models" / "llama-3.2-1b.yaml")
     assert (shape["hidden_size"], shape["kv_heads"], shape["vocab_size"], shape["norm_eps"], shape["tie_embeddings"]) == (2048, 8, 128256, 1e-5, True)
     assert model_shape(ROOT / "models" / "qwen2.5-0.5b.yaml")["qkv_bias"] is True
+
+
+def summary_of(rate, mfu=0.5):
+    memory = {"peak_bytes": 10 << 30, "driver_bytes": 12 << 30, "host_peak_bytes": 3 << 30}
+    return {"tokens_per_second": rate, "mfu": mfu, "memory": memory, "activations": "norms made again", "data": "chat.jsonl, messages format, 9 records"}
+
+
+def test_tables_hold_what_was_measured_and_where(scripts, tmp_path, monkeypatch):
+    """Numbers, commits and machines come from the files; a row of another commit says so."""
+    import tables
+    about, other = ({"lockstep": f"lockstep 0.1.0 (commit {commit})", "device": "NVIDIA H200", "torch": "2.11.0", "driver": "580"} for commit in ("aaa", "bbb"))
+    rows = {name: {"about": about, "at": "2026-11-15 22:00 UTC", "command": "lockstep train ...", "summary": summary_of(rate)}
+            for name, rate in (("full-0.5b", 123456), ("lora-1b-packed", 70123), ("qlora-8b-offload", 12345))}
+    rows["lora-8b"] = {**rows["full-0.5b"], "about": other}
+    rows["full-7b"] = {"about": about, "at": "2026-11-15 22:00 UTC", "failed": "out of memory"}
+    times = {"median": 2.04, "unprepared": 9.0, "all": [9.0, 2.0, 2.04, 2.1]}
+    rows["first-step"] = {"about": about, "at": "2026-11-15 22:01 UTC", "first_step": {"chat": times, "random tokens": times}}
+    (tmp_path / "gpu.json").write_text(json.dumps({"rows": rows}))
+    sides = [{"who": "lockstep, f32 states", "tokens_per_second": 90, "peak_memory_bytes": 1 << 30},
+             {"who": "Hugging Face, compile", "tokens_per_second": 100, "peak_memory_bytes": 1 << 30, "ratio": 0.9, "ratios": [0.89, 0.9, 0.91]},
+             {"who": "Hugging Face, eager", "failed": "out of memory"}]
+    comparison = {"model": "small", "what": "all weights", "batch": 32, "seq": 1024, "rounds": 3, "at": "2026-11-15", "command": "python3 bench/compare.py", "sides": sides,
+                  "versions": {"lockstep": "lockstep 0.1.0 (commit aaa)", "torch": "2.11.0", "transformers": "5.17.0", "attention": "sdpa (cudnn)", "device": "NVIDIA H200"}}
+    (tmp_path / "compare.json").write_text(json.dumps({"comparisons": [comparison]}))
+    monkeypatch.setattr(tables, "MEASURED", tmp_path / "gpu.json")
+    monkeypatch.setattr(tables, "COMPARED", tmp_path / "compare.json")
+    made = tables.sections()
+    assert "commit aaa" in made["gpu-rows"].splitlines()[0] and "| 123,500 | 50.0 % | 10.0 GiB | 12.0 GiB | 3.0 GiB |" in made["gpu-rows"]
+    assert "| at least 50.0 % |" in made["gpu-rows"] and "Qwen2.5-7B" not in made["gpu-rows"]
+    assert [line for line in made["gpu-rows"].splitlines() if "commit bbb" in line][0].startswith("| LoRA of Llama-3.1-8B (at another time:")
+    assert "chat: 2.0 s (2.0 to 2.1; the very first time 9.0 s)" in made["gpu-first-step"]
+    assert "0.90 times as fast (0.89 to 0.91)" in made["gpu-compare"] and "| Hugging Face, eager | out of memory | | |" in made["gpu-compare"]
+    assert "(and 3.0 GiB of the host's)" in made["speed"] and "0.90 for small" in made["speed"]
+    page = "a\n<!-- speed:begin made by -->\nold\n<!-- speed:end -->\nb\n"
+    assert tables.filled(page, "speed", "new", "README.md") == "a\n<!-- speed:begin made by -->\nnew\n<!-- speed:end -->\nb\n"
+
+
+def test_the_pages_hold_the_measured_tables():
+    done = subprocess.run([sys.executable, ROOT / "bench" / "tables.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_comparisons_are_medians_of_rounds(scripts):
+    from compare import OURS, side_of
+    result = lambda rate: {"tokens_per_second": rate, "batch_size": 4, "peak_memory_bytes": rate, "raw_step_seconds": [1]}
+    ours, theirs = [result(rate) for rate in (100, 90, 120)], [result(rate) for rate in (50, 100, 100)]
+    side = side_of("Hugging Face, eager", theirs, ours)
+    assert side["ratios"] == [2.0, 0.9, 1.2] and side["ratio"] == 1.2 and side["tokens_per_second"] == 100
+    assert "ratio" not in side_of(OURS, ours, ours)
+    assert side_of("Hugging Face, compile", [{"failed": "out of memory"}], ours) == {"who": "Hugging Face, compile", "failed": "out of memory"}
+
+
+def test_rows_are_commands_that_lockstep_takes(scripts, tmp_path):
+    """Every row of the page, and the GPU suite's list: planned, not run."""
+    from page import ROWS
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    data = tmp_path / "chat.jsonl"
+    data.write_text(json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}) + "\n")
+    for row in ROWS:
+        if row.kind != "train":
+            continue
+        place = {"CHAT": str(data), "TOKENIZER": str(tmp_path), "--fp8": "trainer.fp8=false"}  # a CPU has no FP8
+        words = [place.get(word, word) for word in row.words("cpu")]
+        done = call(*words, "--dry-run", "monitor.headless=true")
+        assert done.returncode == 0, done.stderr
+        plan = json.loads(done.stdout.splitlines()[-1])
+        assert (plan["batch_size"], plan["gradient_accumulation"], plan["tokens_per_step"]) == (row.batch, row.accumulation, row.batch * row.seq * row.accumulation), row.name
+
+
+def test_made_up_data_is_the_same_everywhere(scripts, tmp_path):
+    from corpus import write_conversations, write_tokenizer
+    for name in ("one", "two"):
+        write_tokenizer(tmp_path / name, 5000)
+        write_conversations(tmp_path / f"{name}.jsonl", 20)
+    assert (tmp_path / "one" / "tokenizer.json").read_bytes() == (tmp_path / "two" / "tokenizer.json").read_bytes()
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    shown = call("data", "inspect", "--tokenizer", tmp_path / "one", "--data", tmp_path / "one.jsonl", "--samples", 1, f"data.cache_dir={tmp_path / 'cache'}")
+    assert shown.returncode == 0, shown.stderr
 
 
 def test_curves_are_smoothed_and_compared(scripts):

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "build_id.h"  // made by cmake/build_id.cmake
 #include "front/app/config_verb.h"
 #include "front/app/verbs.h"
 
@@ -47,7 +48,7 @@ int dispatch(const std::string& program, const Arguments& words) {
     if (word == verb.name) return verb.run(rest);
   }
   if (word == "--version" || word == "version") {
-    std::puts("lockstep " LOCKSTEP_VERSION);
+    std::puts("lockstep " LOCKSTEP_VERSION " (commit " LOCKSTEP_COMMIT ")");
     return 0;
   }
   if (word == "help" && !rest.empty()) return dispatch(program, {rest[0], "--help"});

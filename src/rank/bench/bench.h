@@ -15,6 +15,8 @@
 #include "rank/bench/ceilings.h"
 #include "rank/bench/timing.h"
 #include "rank/comm/comm.h"
+#include "rank/model/flops.h"
+#include "rank/train/peak_flops.h"
 
 namespace lockstep::bench {
 
@@ -43,18 +45,20 @@ struct StepResult {
   bool cuda_graph = false;  // micro-batches were launched as one
   std::int64_t parameters = 0, trained_parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;
   int warm_up = 0;
-  std::vector<double> step_seconds;  // raw, update included
-  Spread step, micro_batch, update;  // seconds: a step; one forward and backward alone; the update alone
-  std::int64_t peak_memory_bytes = 0;
-  double flops_per_token = 0;
-  double dense_peak_flops = 0;  // 0: not known for this device and dtype
+  std::vector<double> step_seconds;         // raw, update included
+  Spread step, micro_batch, update;         // seconds: a step; one forward and backward alone; the update alone
+  std::int64_t peak_memory_bytes = 0;       // most that tensors held at once
+  std::int64_t driver_memory_bytes = 0;     // taken on the device as the driver counts, before the model left it
+  std::int64_t host_peak_memory_bytes = 0;  // of this process
+  model::Flops flops_per_token;
+  std::optional<train::PeakFlops> peak_flops;  // nothing: not known for this device and dtype
+  bool fp8 = false;
   Ceilings ceilings;
   std::optional<StepProfile> profile;
 
   double tokens_per_step() const { return static_cast<double>(seq_len * batch_size * accumulation); }
   double tokens_per_second() const { return tokens_per_step() / step.median; }
-  // Where one update follows `tokens` tokens of micro-batches.
-  double tokens_per_second_amortised(double tokens) const;
+  std::optional<double> mfu() const;
 };
 // Random weights and tokens.
 StepResult measure_step(const StepRequest& request);

@@ -162,8 +162,10 @@ class KernelBench {
   void optimizer() {
     // As many numbers as a block has, so that a laptop can hold them; larger than caches on a GPU.
     const std::int64_t count = device_.is_cuda() ? std::int64_t(1) << 27 : std::int64_t(1) << 22;
-    const auto gradient = zeros({count}), weights = zeros({count});
-    const auto master = at::zeros({count}, f32()), exp_avg = at::zeros({count}, f32()), exp_avg_sq = at::zeros({count}, f32());
+    // Numbers as training has them, not zeros: a GPU's clock depends on how many bits flip.
+    const auto gradient = random({count}), weights = random({count});
+    const auto master = weights.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true), exp_avg = at::randn({count}, f32());
+    const auto exp_avg_sq = at::randn({count}, f32()).abs_();
     const bool own_weights = options_.dtype() != at::kFloat;
     const kernels::UpdateSettings adamw{.rate = 1e-5, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1};
     kernels::Control numbers{.factor = 1, .updates = 100, .loss_scale = 1};
@@ -173,12 +175,13 @@ class KernelBench {
     moves("adamw", master, bytes,
           [&] { kernels::update({gradient, master, own_weights ? weights : master, exp_avg, exp_avg_sq}, control, adamw); });
     if (options_.dtype() == at::kBFloat16) {
-      const auto first = zeros({count}), second = zeros({count});
+      const auto first = random({count}), second = random({count}).abs_();
       moves("adamw bf16 states", weights, bytes_of({gradient, gradient, weights, weights, first, first, second, second}),
             [&] { kernels::update({gradient, weights, weights, first, second}, control, adamw); });
     }
-    const auto codes = at::zeros({count}, options_.dtype(at::kByte)), other_codes = at::zeros({count}, options_.dtype(at::kByte));
-    const auto scale = at::zeros({count / kernels::kQuantBlock}, f32()), other_scale = at::zeros({count / kernels::kQuantBlock}, f32());
+    const auto codes = at::randint(256, {count}, options_.dtype(at::kByte)),
+               other_codes = at::randint(256, {count}, options_.dtype(at::kByte));
+    const auto scale = at::ones({count / kernels::kQuantBlock}, f32()), other_scale = at::ones({count / kernels::kQuantBlock}, f32());
     const kernels::QuantState first{codes, scale, optim::dynamic_map(true).to(device_)};
     const kernels::QuantState second{other_codes, other_scale, optim::dynamic_map(false).to(device_)};
     moves("adamw 8-bit moments", master,

@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double tokens_an_update = 524288;
-
 Json json_of(const Spread& spread) { return {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}}; }
 
 Json json_of(const Ceilings& ceilings) {
@@ -39,10 +37,12 @@ std::string time_text(double seconds) {
 }  // namespace
 
 std::string to_text(const StepResult& r) {
-  const double flops = r.tokens_per_second() * r.flops_per_token;
+  const double flops = r.tokens_per_second() * r.flops_per_token.total();
   std::string mfu = "not stated: the dense peak of this device is not known for " + r.dtype;
-  if (r.dense_peak_flops > 0)
-    mfu = fmt::format("{:.1f} % of the dense peak, {:.1f} TFLOP/s", 100 * flops / r.dense_peak_flops, r.dense_peak_flops * 1e-12);
+  if (r.peak_flops) {
+    mfu = fmt::format("{:.1f} % of the dense peak, {:.1f} TFLOP/s", 100 * *r.mfu(), r.peak_flops->dense * 1e-12);
+    if (r.fp8) mfu += fmt::format(", and {:.1f} for the products of blocks, in 8 bits", r.peak_flops->fp8 * 1e-12);
+  }
   std::string text =
       fmt::format("{}, {} parameters, {}, on {}\n", r.model, base::human_count(static_cast<double>(r.parameters)), r.dtype, r.device);
   const auto line = [&](std::string_view name, const std::string& value) { text += fmt::format("  {:<14} {}\n", name, value); };
@@ -52,12 +52,15 @@ std::string to_text(const StepResult& r) {
   line("micro-batch", fmt::format("{}, forward and backward{}", milliseconds(r.micro_batch), r.cuda_graph ? " as one CUDA graph" : ""));
   line("update", fmt::format("{}, {}", milliseconds(r.update), r.optimizer));
   line("tokens/s", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second(), r.tokens_per_step()));
-  line("", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second_amortised(tokens_an_update), tokens_an_update));
-  line("peak memory",
-       fmt::format("{}; activations: {}", base::human_bytes(static_cast<std::uint64_t>(r.peak_memory_bytes)), r.activations));
+  const auto size = [](std::int64_t bytes) { return base::human_bytes(static_cast<std::uint64_t>(bytes)); };
+  line("activations", r.activations);
+  line("peak memory", size(r.peak_memory_bytes) + " in tensors");
+  if (r.driver_memory_bytes > 0) line("", size(r.driver_memory_bytes) + " taken as the driver counts, every process together");
+  line("", size(r.host_peak_memory_bytes) + " of the host's");
   line("MFU", mfu);
-  line("", fmt::format("tokens/s x {:.4g} / peak; operations a token = 6 x (matmul weights + layers x heads x head_dim x seq)",
-                       r.flops_per_token));
+  line("", fmt::format("tokens/s x {:.4g} / peak; operations a token = 6 x (weights of trained matrices + layers x heads x head_dim x seq)"
+                       " + 4 x weights of frozen ones",
+                       r.flops_per_token.total()));
   line("roofline", fmt::format("{:.1f} % of this device's own matmul rate", 100 * flops / r.ceilings.flops_per_second));
   line("ceilings", ceilings_line(r.ceilings));
   if (r.profile) {
@@ -68,7 +71,7 @@ std::string to_text(const StepResult& r) {
 }
 
 std::string to_json(const StepResult& r) {
-  const double flops = r.tokens_per_second() * r.flops_per_token;
+  const double flops = r.tokens_per_second() * r.flops_per_token.total();
   Json json = {{"bench", "step"},
                {"model", r.model},
                {"parameters", r.parameters},
@@ -86,12 +89,14 @@ std::string to_json(const StepResult& r) {
                {"micro_batch_seconds", json_of(r.micro_batch)},
                {"update_seconds", json_of(r.update)},
                {"tokens_per_second", r.tokens_per_second()},
-               {"tokens_per_second_update_every_524288", r.tokens_per_second_amortised(tokens_an_update)},
                {"peak_memory_bytes", r.peak_memory_bytes},
-               {"flops_per_token", r.flops_per_token},
-               {"dense_peak_flops", r.dense_peak_flops > 0 ? Json(r.dense_peak_flops) : Json(nullptr)},
-               {"mfu", r.dense_peak_flops > 0 ? Json(flops / r.dense_peak_flops) : Json(nullptr)},
-               {"mfu_formula", "tokens_per_second * flops_per_token / dense_peak_flops"},
+               {"driver_memory_bytes", r.driver_memory_bytes},
+               {"host_peak_memory_bytes", r.host_peak_memory_bytes},
+               {"flops_per_token", {{"projections", r.flops_per_token.projections}, {"others", r.flops_per_token.others}}},
+               {"dense_peak_flops", r.peak_flops ? Json(r.peak_flops->dense) : Json(nullptr)},
+               {"projections_peak_flops", r.peak_flops ? Json(r.fp8 ? r.peak_flops->fp8 : r.peak_flops->dense) : Json(nullptr)},
+               {"mfu", r.peak_flops ? Json(*r.mfu()) : Json(nullptr)},
+               {"mfu_formula", "tokens_per_second * (projections / projections_peak_flops + others / dense_peak_flops)"},
                {"share_of_measured_matmul", flops / r.ceilings.flops_per_second},
                {"ceilings", json_of(r.ceilings)},
                {"raw_step_seconds", r.step_seconds}};

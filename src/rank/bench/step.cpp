@@ -106,6 +106,8 @@ void measure_training(const StepRequest& request, StepResult& result) {
   result.step_seconds = time_calls(request.device, request.warm_up, request.steps, [&] { bench.step(); });
   result.step = spread_of(result.step_seconds);
   result.peak_memory_bytes = train::peak_memory_bytes(request.device);
+  result.driver_memory_bytes = train::driver_memory_bytes(request.device);
+  result.host_peak_memory_bytes = train::peak_host_memory_bytes();
   const int rounds = std::max(3, request.steps / 2);
   result.micro_batch = spread_of(time_calls(request.device, 1, rounds, [&] { bench.micro_batch(); }));
   result.cuda_graph = bench.cuda_graph();
@@ -115,9 +117,9 @@ void measure_training(const StepRequest& request, StepResult& result) {
 
 }  // namespace
 
-double StepResult::tokens_per_second_amortised(double tokens) const {
-  const double micro_tokens = static_cast<double>(seq_len * batch_size);
-  return tokens / (tokens / micro_tokens * micro_batch.median + update.median);
+std::optional<double> StepResult::mfu() const {
+  if (!peak_flops) return std::nullopt;
+  return tokens_per_second() * train::ideal_seconds(flops_per_token, *peak_flops, fp8);
 }
 
 StepResult measure_step(const StepRequest& request) {
@@ -131,8 +133,9 @@ StepResult measure_step(const StepRequest& request) {
                     .batch_size = batch.batch_size,
                     .accumulation = batch.gradient_accumulation,
                     .warm_up = request.warm_up};
-  result.flops_per_token = model::flops_per_token(config.model, config.data.seq_len);
-  result.dense_peak_flops = train::dense_peak_flops(result.device, config.model.dtype).value_or(0);
+  result.flops_per_token = model::flops_per_token(config.model, config.lora, config.data.seq_len);
+  result.peak_flops = train::peak_flops(result.device, config.model.dtype);
+  result.fp8 = config.trainer.fp8;
   measure_training(request, result);
   result.ceilings = measure_ceilings(request.device, model::scalar_type(config.model.dtype));  // when the model has left the memory
   return result;

@@ -109,12 +109,4 @@ std::vector<UnitSpec> decoder_units(const config::ModelConfig& config) {
   return units;
 }
 
-double flops_per_token(const config::ModelConfig& config, std::int64_t seq_len) {
-  const Dims d(config);
-  const double block = double(d.hidden) * (d.qkv_width() + d.q_width()) + 3.0 * d.hidden * d.intermediate;
-  const double attention = 2.0 * d.q_width() * seq_len / 2;  // scores and their product with the values, causal half
-  const double multiply_adds = d.layers * (block + attention) + double(d.hidden) * d.vocab;
-  return 2 * 3 * multiply_adds;  // forward once, backward twice
-}
-
 }  // namespace lockstep::model

@@ -15,6 +15,17 @@ namespace lockstep::train {
 
 std::int64_t peak_memory_bytes(at::Device device) {
   if (device.is_cuda()) return static_cast<std::int64_t>(kernels::cuda_plugin().peak_memory_bytes(device.index()));
+  return peak_host_memory_bytes();
+}
+
+std::int64_t driver_memory_bytes(at::Device device) {
+  if (!device.is_cuda()) return 0;
+  std::uint64_t free = 0, total = 0;
+  kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
+  return static_cast<std::int64_t>(total - free);
+}
+
+std::int64_t peak_host_memory_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;

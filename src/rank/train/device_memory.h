@@ -9,6 +9,10 @@
 namespace lockstep::train {
 
 std::int64_t peak_memory_bytes(at::Device device);
+// What the driver counts as taken on this device, by every process: context, reserves and libraries' buffers included. 0 on a CPU.
+std::int64_t driver_memory_bytes(at::Device device);
+// The most memory of the host that this process held at once.
+std::int64_t peak_host_memory_bytes();
 // What is left for activations; on a CPU, which pages, more than anything needs.
 std::int64_t free_memory_bytes(at::Device device);
 // What the allocator keeps for later goes back to the device.

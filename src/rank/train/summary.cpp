@@ -20,7 +20,11 @@ constexpr std::size_t warm_up_steps = 3;  // left out of averages: allocation, f
 
 Summary::Summary(const Run& run)
     : run_(run), device_name_(describe_device(run.world->device())), start_ns_(base::now_ns()), first_step_(run.progress.step) {
-  if (const auto peak = dense_peak_flops(device_name_, run.config.model.dtype)) peak_flops_ = *peak * run.ranks().size();
+  const data::Corpus& corpus = *run.dataset.training;
+  const bool whole_samples = corpus.fixed_length() && !corpus.packed();
+  flops_ = model::flops_per_token(run.config.model, run.config.lora, whole_samples ? corpus.seq_len() : 0);
+  if (const auto peak = peak_flops(device_name_, run.config.model.dtype))
+    ideal_seconds_ = ideal_seconds(flops_, *peak, run.config.trainer.fp8) / run.ranks().size();
 }
 
 void Summary::add(std::int64_t, double seconds, double loss, double tokens) {
@@ -32,8 +36,8 @@ void Summary::add(std::int64_t, double seconds, double loss, double tokens) {
 void Summary::add_evaluation(const record::EvalLine& line) { evaluations_.push_back(line); }
 
 std::optional<double> Summary::mfu(double tokens_per_second) const {
-  if (!peak_flops_) return std::nullopt;
-  return tokens_per_second * model::flops_per_token(run_.config.model, run_.dataset.training->seq_len()) / *peak_flops_;
+  if (!ideal_seconds_) return std::nullopt;
+  return tokens_per_second * *ideal_seconds_;
 }
 
 void Summary::write() const {
@@ -46,6 +50,7 @@ void Summary::write() const {
   json["name"] = run_.folder.root.filename().string();
   json["model"] = run_.config.model.name;
   json["parameters"] = run_.replica.parameters();
+  json["trained_parameters"] = run_.replica.trained_parameters();
   json["device"] = device_name_;
   json["ranks"] = run_.ranks().size();
   json["backend"] = config::name_of(run_.world->backend());
@@ -54,6 +59,9 @@ void Summary::write() const {
                    {"gradient_accumulation", run_.batch.gradient_accumulation},
                    {"global_batch_size", run_.batch.global_batch_size},
                    {"seq_len", run_.dataset.training->seq_len()}};
+  json["fp8"] = run_.config.trainer.fp8;
+  json["activations"] = run_.recompute;
+  json["cuda_graph"] = run_.micro_steps->replayed();
   json["learning_rate"] = run_.batch.learning_rate;
   json["data"] = run_.dataset.description;
   json["first_step"] = first_step_ + 1;
@@ -68,6 +76,10 @@ void Summary::write() const {
   json["tokens_per_second"] = rate;
   json["tokens_per_second_per_gpu"] = rate / run_.ranks().size();
   json["mfu"] = mfu(rate) ? nlohmann::ordered_json(*mfu(rate)) : nlohmann::ordered_json(nullptr);
+  json["flops_per_token"] = {{"projections", flops_.projections}, {"others", flops_.others}};
+  json["memory"] = {{"peak_bytes", peak_memory_bytes(run_.world->device())},  // rank 0's
+                    {"driver_bytes", driver_memory_bytes(run_.world->device())},
+                    {"host_peak_bytes", peak_host_memory_bytes()}};
   json["final_loss"] = losses_.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(losses_.back());
   json["evaluations"] = nlohmann::ordered_json::array();
   for (const record::EvalLine& line : evaluations_) {

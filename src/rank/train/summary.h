@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "rank/model/flops.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {
@@ -13,14 +14,16 @@ class Summary {
   explicit Summary(const Run& run);
   void add(std::int64_t step, double seconds, double loss, double tokens);
   void add_evaluation(const record::EvalLine& line);
-  // Model FLOPs utilisation at this rate; none where the device's peak is unknown.
+  // Model FLOPs utilisation at this rate; none where the device's peak is unknown. Of records the matrices alone count, and trained tokens
+  // alone: a lower bound.
   std::optional<double> mfu(double tokens_per_second) const;
   void write() const;  // rank 0
 
  private:
   const Run& run_;
   std::string device_name_;
-  std::optional<double> peak_flops_;  // of all ranks' devices together
+  model::Flops flops_;                   // of a token
+  std::optional<double> ideal_seconds_;  // of a token, at the peak of all ranks' devices together
   std::int64_t start_ns_;
   std::int64_t first_step_;
   std::vector<double> seconds_, losses_, tokens_;

@@ -63,15 +63,16 @@ TEST(StepResult, RatesAndUpdates) {
   result.step = {1.5, 1.5, 1.5};
   result.micro_batch = {0.5, 0.5, 0.5};
   result.update = {0.5, 0.5, 0.5};
-  result.flops_per_token = 100;
-  result.dense_peak_flops = 1e6;
+  result.flops_per_token = {.projections = 80, .others = 20};
+  result.peak_flops = train::PeakFlops{.dense = 1e6, .fp8 = 2e6};
   result.ceilings = {.bytes_per_second = 1, .flops_per_second = 1e7};
   EXPECT_DOUBLE_EQ(result.tokens_per_second(), 8192 / 1.5);
-  EXPECT_DOUBLE_EQ(result.tokens_per_second_amortised(524288), 524288 / (128 * 0.5 + 0.5));
   const auto json = nlohmann::json::parse(to_json(result));
   EXPECT_DOUBLE_EQ(json["mfu"], 8192 / 1.5 * 100 / 1e6);
   EXPECT_DOUBLE_EQ(json["share_of_measured_matmul"], 8192 / 1.5 * 100 / 1e7);
-  result.dense_peak_flops = 0;
+  result.fp8 = true;  // the products of blocks against the peak of 8 bits, the rest against that of 16
+  EXPECT_DOUBLE_EQ(nlohmann::json::parse(to_json(result))["mfu"], 8192 / 1.5 * (80 / 2e6 + 20 / 1e6));
+  result.peak_flops.reset();
   EXPECT_TRUE(nlohmann::json::parse(to_json(result))["mfu"].is_null());
   EXPECT_NE(to_text(result).find("not stated"), std::string::npos);
 }

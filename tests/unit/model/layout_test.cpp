@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "rank/model/flops.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::model {
@@ -122,8 +123,28 @@ TEST(Layout, RefusesShapesThatCannotBe) {
 
 TEST(Flops, CountsSixPerParameterAndTheCausalHalfOfAttention) {
   auto config = small();
-  const double matrices = 2 * (48.0 * (48 + 32) + 48 * 48 + 3 * 48 * 80) + 50 * 48;
-  EXPECT_DOUBLE_EQ(flops_per_token(config, 10), 6 * (matrices + 2 * 48 * 10.0));
+  const double block = 48.0 * (48 + 32) + 48 * 48 + 3 * 48 * 80;
+  const Flops flops = flops_per_token(config, {}, 10);
+  EXPECT_DOUBLE_EQ(flops.projections, 6 * 2 * block);
+  EXPECT_DOUBLE_EQ(flops.others, 6 * (50 * 48 + 2 * 48 * 10.0));
+  EXPECT_DOUBLE_EQ(flops_per_token(config, {}, 0).others, 6 * 50 * 48);
+}
+
+TEST(Flops, NobodyComputesTheGradientOfAFrozenMatrix) {
+  auto config = small();
+  config::LoraConfig lora{.enabled = true, .rank = 4};
+  const double block = 48.0 * (48 + 32) + 48 * 48 + 3 * 48 * 80, attention = 6 * 2 * 48 * 10.0;
+  // A and B of q, k, v, o, gate, up, down.
+  const double adapters = 2 * 4 * ((48 + 48) + 2 * (48 + 16) + (48 + 48) + 2 * (48 + 80) + (80 + 48));
+  const Flops flops = flops_per_token(config, lora, 10);
+  EXPECT_DOUBLE_EQ(flops.projections, 4 * 2 * block);
+  EXPECT_DOUBLE_EQ(flops.others, 4 * 50 * 48 + 6 * adapters + attention);
+  lora.target_modules = {"q_proj"};
+  lora.layers_to_transform = {1};
+  EXPECT_DOUBLE_EQ(flops_per_token(config, lora, 10).others, 4 * 50 * 48 + 6 * 4 * (48 + 48) + attention);
+  config.tie_embeddings = false;
+  lora.modules_to_save = {"lm_head"};
+  EXPECT_DOUBLE_EQ(flops_per_token(config, lora, 10).others, 6 * 50 * 48 + 6 * 4 * (48 + 48) + attention);
 }
 
 }  // namespace
