@@ -1,122 +1,141 @@
 #!/usr/bin/env python3
-"""What needs a GPU: kernels against their references, NCCL ranks on one GPU against one rank, every dtype. Needs only python3 with torch."""
+"""What needs a GPU, most telling first: kernels against their references, NCCL ranks against one rank, every dtype, fine-tuning end to end.
+
+    python3 tests/gpu/run.py                      everything; `make test-gpu` builds first
+    python3 tests/gpu/run.py --budget 300         what fits into five minutes; called again, it goes on where it stopped
+    python3 tests/gpu/run.py --only 'resume*'     cases by name, whether or not they were run before
+    python3 tests/gpu/run.py --list
+
+Needs build/bin, build/lib and a python3 with torch; no compiler, no pytest, no network. Results are appended to a JSON file after each
+case and kept for as long as the programs stay the same; a log keeps every command with what it printed. Exit code: 0 when all of it
+has passed, 1 where something failed, 3 where nothing failed but the budget left cases for the next call.
+"""
 import argparse
-import importlib.util
+import fnmatch
 import json
-import math
-import os
 import pathlib
-import re
-import subprocess
 import sys
-import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-passed, failed = 0, 0
+import equality
+import finetuning
+import lost_ranks
+import programs
+from suite import ROOT, Case, Problem, Skip, Suite, query
+
+# By what a few minutes tell: the kernels, one equality of each kind, then everything else.
+FIRST = ["model_tests", "f32", "nccl-two-ranks", "lora-f32", "lora-packed", "fp8", "resume-bf16-deterministic", "resume-lora-deterministic", "lora-4bit", "generate",
+         "nccl-lost-rank", "bf16", "train_tests", "cpu-f32", "comm_tests", "parallel_tests"]
+LAST = ["nccl-four-ranks", "parallel_tests-four-ranks"]
 
 
-def library_path() -> str:
-    deps = sorted((ROOT / ".deps").glob("lib/python3*/site-packages/torch"))
-    torch = deps[0] if deps else pathlib.Path(importlib.util.find_spec("torch").origin).parent
-    folders = [torch / "lib", *sorted((torch.parent / "nvidia").glob("*/lib"))]
-    return ":".join(map(str, folders))
+def all_cases() -> list[Case]:
+    cases = {case.name: case for module in (programs, equality, finetuning, lost_ranks) for case in module.CASES}
+    middle = [name for name in cases if name not in FIRST and name not in LAST]
+    return [cases[name] for name in FIRST + middle + LAST]
 
 
-def report(name: str, problems: list[str], seconds: float) -> None:
-    global passed, failed
-    passed, failed = passed + (not problems), failed + bool(problems)
-    print(f"{'ok  ' if not problems else 'FAIL'} {name:64} {seconds:6.1f} s", flush=True)
-    for problem in problems:
-        print(f"       {problem}", flush=True)
+class Results:
+    """A JSON file of one build's cases; another build's are put aside."""
+
+    def __init__(self, path: pathlib.Path, about: dict):
+        self.path, self.data = path, {"about": about, "cases": {}}
+        if path.exists():
+            before = json.loads(path.read_text())
+            if before["about"]["programs"] == about["programs"] and before["about"]["device"] == about["device"]:
+                self.data["cases"] = before["cases"]
+            else:
+                print(f"{path} is of another build or device: everything is run anew", flush=True)
+
+    def done(self, name: str) -> bool:
+        return self.data["cases"].get(name, {}).get("state") in ("passed", "skipped")
+
+    def add(self, name: str, **about) -> None:
+        self.data["cases"][name] = about
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.path.with_suffix(".new")
+        beside.write_text(json.dumps(self.data, indent=1) + "\n")
+        beside.replace(self.path)
 
 
-def run_program(build: pathlib.Path, name: str, gtest_filter: str = "*") -> None:
-    global passed, failed
-    environment = {**os.environ, "LOCKSTEP_TEST_DEVICE": "cuda:0", "LD_LIBRARY_PATH": library_path(), "LOCKSTEP_OVERSUBSCRIBE": "1"}
+def run_case(suite: Suite, case: Case, results: Results) -> str:
     start = time.monotonic()
-    done = subprocess.run([build / "bin" / name, "--gtest_brief=1", f"--gtest_filter={gtest_filter}"], capture_output=True, text=True, env=environment)
-    good = int((re.findall(r"\[  PASSED  \] (\d+) tests?", done.stdout) or ["0"])[0])
-    bad = len(set(re.findall(r"\[  FAILED  \] (\S+?)[,\s]", done.stdout)))
-    if done.returncode != 0 and bad == 0:
-        bad = 1
-    passed, failed = passed + good, failed + bad
-    print(f"{'ok  ' if not bad else 'FAIL'} {name:56} {good} passed {time.monotonic() - start:6.1f} s", flush=True)
-    if bad:
-        print((done.stdout + done.stderr)[-6000:], flush=True)
+    slack = 4 if suite.device == "cuda" else 40
+    suite.deadline, suite.skipped = start + slack * case.seconds + 60, []
+    print(f"\n== {case.name}", file=suite.log, flush=True)
+    state, note = "passed", ""
+    try:
+        note = case.work(suite) or ""
+    except Skip as reason:
+        state, note = "skipped", str(reason)
+    except Problem as problem:
+        state, note = "failed", str(problem)
+    except Exception as error:  # a case that breaks is a case that failed
+        state, note = "failed", f"{type(error).__name__}: {error}"
+    seconds = time.monotonic() - start
+    results.add(case.name, state=state, seconds=round(seconds, 1), note=note, skipped=suite.skipped, at=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))
+    print(f"-- {case.name}: {state}: {note}", file=suite.log, flush=True)
+    first, *rest = note.splitlines() or [""]
+    print(f"{ {'passed': 'ok  ', 'failed': 'FAIL', 'skipped': 'skip'}[state]} {case.name:36} {seconds:6.1f} s  {first}", flush=True)
+    for line in rest[-40:] if state == "failed" else []:
+        print(f"       {line}", flush=True)
+    return state
 
 
-class Trainer:
-    def __init__(self, build: pathlib.Path, folder: pathlib.Path):
-        self.build, self.folder = build, folder
-
-    def losses(self, name: str, *args: str) -> tuple[list[float], dict]:
-        command = [str(self.build / "bin/lockstep"), "train", "-f", str(ROOT / "models/nano.yaml"), "--output", str(self.folder), "--name", name,
-                   "--max-steps", "20", "trainer.log_interval=1", "trainer.eval_batches=1", "trainer.global_batch_size=16", "trainer.warmup_steps=5",
-                   "monitor.sample_tokens=0", *args]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LOCKSTEP_OVERSUBSCRIBE": "1"}, timeout=300)
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-        lines = [json.loads(line) for line in (self.folder / name / "metrics.jsonl").read_text().splitlines()]
-        return [line["loss"] for line in lines if "loss" in line], json.loads((self.folder / name / "summary.json").read_text())
-
-    def compare(self, name: str, expected: list[float], tolerance: float, *args: str, backend: str | None = None) -> None:
-        start = time.monotonic()
-        problems = []
-        try:
-            losses, summary = self.losses(name, *args)
-            if len(losses) != len(expected):
-                problems.append(f"{len(losses)} losses, not {len(expected)}")
-            worst = max(abs(a - b) / abs(b) if math.isfinite(a) else math.inf for a, b in zip(losses, expected))
-            if not worst <= tolerance:
-                problems.append(f"losses differ by {worst:.2e}, more than {tolerance:.0e}: {losses[-3:]} and {expected[-3:]}")
-            if backend and summary["backend"] != backend:
-                problems.append(f"ran over {summary['backend']}, not {backend}")
-            name = f"{name} (worst {worst:.1e})"
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
-            problems.append(str(error))
-        report(name, problems, time.monotonic() - start)
+def about_this(suite: Suite) -> dict:
+    version = suite.command([suite.lockstep, "--version"]).stdout.strip()
+    return {"version": version, "programs": suite.build_id(), "device": query("name") if suite.device == "cuda" else "cpu"}
 
 
-def compare_training(build: pathlib.Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(build, pathlib.Path(folder))
-        one, summary = trainer.losses("gpu-f32", "--gpus", "0", "--dtype", "f32", "--batch-size", "16")
-        print(f"     on {summary['device']}", flush=True)
-        two = ["--gpus", "0", "--ranks", "2", "--batch-size", "8"]
-        trainer.compare("cpu-f32", one, 1e-3, "--device", "cpu", "--ranks", "1", "--batch-size", "16")
-        trainer.compare("accumulation", one, 1e-4, "--gpus", "0", "--dtype", "f32", "--batch-size", "4")
-        trainer.compare("kernel-by-kernel", one, 1e-4, "--gpus", "0", "--dtype", "f32", "--batch-size", "16", "trainer.cuda_graphs=false")
-        trainer.compare("nccl-two-ranks-accumulation", one, 1e-4, "--gpus", "0", "--ranks", "2", "--batch-size", "2", "--dtype", "f32",
-                        "--sync-backend", "nccl", "trainer.eval_interval=6", "parallel.check_divergence=5", backend="nccl")
-        trainer.compare("nccl-two-ranks", one, 1e-4, *two, "--dtype", "f32", "--sync-backend", "nccl", backend="nccl")
-        trainer.compare("cpu-backend-two-ranks", one, 1e-4, *two, "--dtype", "f32", "--sync-backend", "cpu", backend="cpu")
-        trainer.compare("gloo-two-ranks", one, 1e-4, *two, "--dtype", "f32", "--sync-backend", "gloo")
-        for dtype in ("bf16", "f16"):
-            trainer.compare(f"{dtype}-one-rank", one, 1e-2, "--gpus", "0", "--dtype", dtype, "--batch-size", "16")
-            trainer.compare(f"{dtype}-nccl-two-ranks", one, 1e-2, *two, "--dtype", dtype, "--sync-backend", "nccl", backend="nccl")
-        trainer.compare("bf16-states-one-rank", one, 2e-2, "--gpus", "0", "--dtype", "bf16", "--optimizer-states", "bf16", "--batch-size", "16")
-        trainer.compare("bf16-states-nccl-two-ranks", one, 2e-2, *two, "--dtype", "bf16", "--optimizer-states", "bf16", "parallel.check_divergence=5")
-        trainer.compare("adamw-8bit-one-rank", one, 2e-2, "--gpus", "0", "--dtype", "bf16", "--optimizer", "adamw_8bit", "--batch-size", "16")
-        trainer.compare("bf16-nccl-reduced-in-f32", one, 1e-2, *two, "--dtype", "bf16", "parallel.reduce_dtype=f32", "parallel.check_divergence=5")
+def conclude(results: Results, chosen: list[Case]) -> int:
+    cases = {case.name: results.data["cases"].get(case.name) for case in chosen}
+    by_state = lambda state: [name for name, about in cases.items() if about and about["state"] == state]
+    failed, skipped, left = by_state("failed"), by_state("skipped"), [name for name, about in cases.items() if about is None]
+    inside = sorted({f"{name}: {test}" for name, about in cases.items() if about for test in about["skipped"]})
+    for name in skipped:
+        print(f"skipped: {name}: {cases[name]['note']}")
+    for test in inside:
+        print(f"skipped in {test}: {programs.FOR_A_CPU.get(test.split(': ')[1], 'not for this device')}")
+    if left:
+        print(f"not run yet: {', '.join(left)}")
+    print(f"{len(by_state('passed'))} passed, {len(failed)} failed, {len(skipped)} skipped and {len(inside)} tests within, {len(left)} left"
+          + (f"; failed: {', '.join(failed)}" if failed else ""))
+    return 1 if failed else 3 if left else 0
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser()
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--build", default="build")
-    arguments.add_argument("--only", choices=["kernels", "ranks", "training"])
+    arguments.add_argument("--only", action="append", metavar="PATTERN", help="cases whose names match; may be given several times")
+    arguments.add_argument("--budget", type=float, default=float("inf"), metavar="SECONDS", help="begin no case that would not end within this time")
+    arguments.add_argument("--results", type=pathlib.Path, help="BUILD/gpu-suite.json if left out")
+    arguments.add_argument("--log", type=pathlib.Path, help="beside the results if left out")
+    arguments.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu tries the suite itself; it says nothing of a GPU")
+    arguments.add_argument("--list", action="store_true", help="cases in the order they are run, with about how many seconds each takes")
     options = arguments.parse_args()
+    start = time.monotonic()
+    cases = all_cases()
+    if options.only:
+        cases = [case for case in cases if any(fnmatch.fnmatch(case.name, pattern) for pattern in options.only)]
+        if not cases:
+            print(f"no case is called {' or '.join(options.only)}; --list shows all", file=sys.stderr)
+            return 2
+    if options.list:
+        print("\n".join(f"{case.name:36} {case.seconds:4.0f} s" for case in cases))
+        return 0
     build = (ROOT / options.build).resolve()
-    if options.only in (None, "kernels"):
-        run_program(build, "model_tests")
-        run_program(build, "train_tests")
-    if options.only in (None, "ranks"):
-        run_program(build, "comm_tests", "-Failures.LostRank*")
-        run_program(build, "parallel_tests", "Sizes/*:Replicas.Start*:Types/*-Sizes/*/4")  # four NCCL ranks on one GPU wait for each other's time slices
-    if options.only in (None, "training"):
-        compare_training(build)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    path = options.results or build / "gpu-suite.json"
+    suite = Suite(build, build / "gpu-suite", options.device, options.log or path.with_suffix(".log"))
+    about = about_this(suite)
+    results = Results(path, about)
+    print(f"{about['version']} on {about['device']}; results in {path}, log in {suite.log_path}", flush=True)
+    for case in cases:
+        if results.done(case.name) and not options.only:
+            continue
+        if time.monotonic() - start + case.seconds > options.budget:
+            continue
+        run_case(suite, case, results)
+    return conclude(results, cases)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "base/files.h"
+#include "config/config.h"
 
 extern char** environ;
 
@@ -72,6 +73,11 @@ at::Device test_device() {
   try {
     comm::World world({.place = comm::place_from_environment(), .backend = backend, .device = test_device(), .timeout_s = 30},
                       std::make_shared<record::PageWriter>("", 0));
+    // What is tried on a GPU is NCCL: a fallback would pass in its place.
+    const bool expects_nccl = backend == config::Backend::automatic && world.device().is_cuda() && world.everyone().size() > 1;
+    if (expects_nccl && world.backend() != config::Backend::nccl)
+      throw std::runtime_error("these ranks meet over " + std::string(config::name_of(world.backend())) +
+                               ", not nccl: " + world.fallback());
     const std::vector<double> numbers = function(world);
     std::ofstream out(std::getenv("LOCKSTEP_TEST_RESULT"), std::ios::binary);
     out.write(reinterpret_cast<const char*>(numbers.data()), static_cast<std::streamsize>(numbers.size() * sizeof(double)));
