@@ -2,6 +2,7 @@
 #include "config/checks.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/text.h"
@@ -165,6 +166,21 @@ class Checker {
 
   void data() {
     const DataConfig& d = config_.data;
+    static constexpr std::array our_roles = {"user", "assistant", "system", "tool", "function_call"};
+    for (const std::string& pair : d.roles) {
+      const std::size_t equals = pair.find('=');
+      const std::string ours = base::trim(pair.substr(0, equals));
+      if (equals == pair.npos || std::find(our_roles.begin(), our_roles.end(), ours) == our_roles.end()) {
+        broken({"data.roles"},
+               "data.roles has {}, where each is ours=theirs, and ours is user, assistant, system, tool or function_call. "
+               "For example user=customer.",
+               pair);
+      }
+    }
+    if (d.prompt_style == PromptStyle::alpaca && !d.system_prompt.empty()) {
+      broken({"data.prompt_style", "data.system_prompt"},
+             "data.prompt_style = alpaca writes Alpaca's own words, which have no place for data.system_prompt. Remove one of them.");
+    }
     const bool from_file = d.kind == DataKind::bin || d.kind == DataKind::text || d.kind == DataKind::records;
     if (from_file && d.path.empty()) {
       broken({"data.kind"}, "data.kind = {} needs a file. Give --data FILE, or set data.path.", name_of(d.kind));

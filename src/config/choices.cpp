@@ -123,6 +123,15 @@ std::span<const Choice> choices_of(TrainOn) {
       choice(TrainOn::responses, "responses", {"assistant", "completions", "outputs"}),
       choice(TrainOn::all, "all", {"everything", "inputs"}),
       choice(TrainOn::last, "last", {"last_response"}),
+      choice(TrainOn::whole_chats, "whole_chats"),
+  };
+  return choices;
+}
+
+std::span<const Choice> choices_of(PromptStyle) {
+  static const std::vector<Choice> choices = {
+      choice(PromptStyle::automatic, "auto"),
+      choice(PromptStyle::alpaca, "alpaca"),
   };
   return choices;
 }

@@ -68,6 +68,9 @@ RunConfig load_resolved(const std::filesystem::path& path);
 // divide.
 BatchPlan plan_batch(const RunConfig& config, int ranks);
 
+// Steps of warm-up in a run of so many: trainer.warmup_steps, or the share warmup_ratio of all, or the shorter of both.
+std::int64_t warmup_steps(const TrainerConfig& trainer, std::int64_t total_steps);
+
 // Fills in what may be left out of a model's shape: kv_heads, head_dim, intermediate_size. Idempotent.
 ModelConfig with_defaults(ModelConfig model);
 std::int64_t count_parameters(const ModelConfig& model);

@@ -37,6 +37,7 @@ std::span<const Choice> choices_of(TokenType);
 std::span<const Choice> choices_of(ReduceDType);
 std::span<const Choice> choices_of(RecordFormat);
 std::span<const Choice> choices_of(TrainOn);
+std::span<const Choice> choices_of(PromptStyle);
 std::span<const Choice> choices_of(TooLong);
 std::span<const Choice> choices_of(BadRecord);
 std::span<const Choice> choices_of(Optimizer);

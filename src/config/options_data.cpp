@@ -106,7 +106,8 @@ std::vector<Option> data_options() {
       }),
       option<&R::data, &D::train_on>({
           .key = "data.train_on",
-          .says = "Which tokens are trained: responses (what auto means for chat), all, or last, the final response of a conversation.",
+          .says = "Which tokens are trained: responses (what auto means for chat), all, last, the final response of a conversation, or "
+                  "whole_chats, the whole of a conversation and the completion of a prompt, as TRL has it by itself.",
       }),
       option<&R::data, &D::packing>({
           .key = "data.packing",
@@ -131,8 +132,15 @@ std::vector<Option> data_options() {
       }),
       option<&R::data, &D::chat_template>({
           .key = "data.chat_template",
-          .says = "File with the chat template (Jinja).",
+          .says = "Chat template (Jinja): a file, or the template itself, told by its {{ or {%.",
           .zero = "the tokenizer's",
+          .example = "chat_template.jinja",
+      }),
+      option<&R::data, &D::prompt_style>({
+          .key = "data.prompt_style",
+          .says =
+              "How an alpaca record's instruction is put: auto by the chat template where there is one; alpaca in the words of Stanford "
+              "Alpaca, without a template.",
       }),
       option<&R::data, &D::system_prompt>({
           .key = "data.system_prompt",
@@ -159,6 +167,43 @@ std::vector<Option> data_options() {
           .says = "Field of a record that holds raw text.",
           .zero = "text",
           .aliases = {{"dataset_text_field"}},
+      }),
+      option<&R::data, &D::system_field>({
+          .key = "data.system_field",
+          .says = "Field of a record that holds the system message; none: not read.",
+          .zero = "system",
+      }),
+      option<&R::data, &D::input_field>({
+          .key = "data.input_field",
+          .says = "Field of an alpaca record that holds what the instruction is about; none: not read.",
+          .zero = "input",
+      }),
+      option<&R::data, &D::history_field>({
+          .key = "data.history_field",
+          .says = "Field of an alpaca record that holds earlier questions and answers; none: not read.",
+          .zero = "history",
+      }),
+      option<&R::data, &D::tools_field>({
+          .key = "data.tools_field",
+          .says = "Field of a record that describes the functions it may call; none: not read.",
+          .zero = "tools",
+      }),
+      option<&R::data, &D::role_field>({
+          .key = "data.role_field",
+          .says = "Field of a message that holds who speaks.",
+          .zero = "role, or from",
+      }),
+      option<&R::data, &D::content_field>({
+          .key = "data.content_field",
+          .says = "Field of a message that holds what is said.",
+          .zero = "content, or value",
+      }),
+      option<&R::data, &D::roles>({
+          .key = "data.roles",
+          .says = "What roles are called in the records, each as ours=theirs; ours are user, assistant, system, tool and function_call. "
+                  "Where it is given, other names are refused.",
+          .zero = "the usual names",
+          .example = "[user=customer, assistant=agent]",
       }),
       option<&R::data, &D::max_samples>({
           .key = "data.max_samples",

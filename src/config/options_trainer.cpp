@@ -247,6 +247,16 @@ std::vector<Option> schedule() {
           .aliases = {{"learning_rate_warmup_steps"}, {"num_warmup_steps"}, {"lr_warmup_steps"}, {"warmup_iters"}},
           .flags = {"--warmup-steps"},
       }),
+      option<&R::trainer, &T::warmup_ratio>({
+          .key = "trainer.warmup_ratio",
+          .says =
+              "Share of all steps over which the learning rate rises from 0, rounded up; with warmup_steps as well, the shorter counts.",
+          .range = between(0, 1),
+          .zero = "warmup_steps says it",
+          .aliases = {{"lr_warmup_ratio"}},
+          .flags = {"--warmup-ratio"},
+          .example = "0.03",
+      }),
       option<&R::trainer, &T::min_lr_ratio>({
           .key = "trainer.min_lr_ratio",
           .says = "Learning rate at the end, as a share of the highest.",

@@ -62,6 +62,12 @@ BatchPlan plan_batch(const RunConfig& config, int ranks) {
   return plan;
 }
 
+std::int64_t warmup_steps(const TrainerConfig& trainer, std::int64_t total_steps) {
+  if (trainer.warmup_ratio <= 0) return trainer.warmup_steps;
+  const auto share = static_cast<std::int64_t>(std::ceil(trainer.warmup_ratio * static_cast<double>(total_steps)));
+  return trainer.warmup_steps > 0 ? std::min(trainer.warmup_steps, share) : share;
+}
+
 ModelConfig with_defaults(ModelConfig model) {
   if (model.kv_heads == 0) model.kv_heads = model.num_heads;
   if (model.head_dim == 0) model.head_dim = model.hidden_size / model.num_heads;

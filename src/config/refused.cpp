@@ -44,7 +44,6 @@ struct Counterpart {
 
 const std::vector<Counterpart>& counterparts() {
   static const std::vector<Counterpart> list = {
-      {{"warmup_ratio"}, "Give the number of steps: trainer.warmup_steps."},
       {{"evaluation_strategy", "eval_strategy"}, "Evaluation comes every trainer.eval_interval steps and at the end."},
       {{"save_strategy"}, "Checkpoints come every trainer.save_interval steps and at the end."},
       {{"logging_strategy"}, "Progress is shown every trainer.log_interval steps."},

@@ -15,7 +15,8 @@ enum class Recompute { automatic, none, norms, qkv, blocks };
 enum class LrSchedule { constant, linear, cosine, wsd };
 enum class DataKind { automatic, bin, text, random, stories, records };
 enum class RecordFormat { automatic, messages, sharegpt, alpaca, prompt_completion, text };
-enum class TrainOn { automatic, responses, all, last };
+enum class TrainOn { automatic, responses, all, last, whole_chats };
+enum class PromptStyle { automatic, alpaca };
 enum class TooLong { cut, cut_start, skip, error };
 enum class BadRecord { error, skip };
 enum class Optimizer { adamw, adamw_8bit, sgd, lion, adafactor, muon };
@@ -105,6 +106,7 @@ struct TrainerConfig {
   LrScaling lr_scaling = LrScaling::none;
   LrSchedule lr_schedule = LrSchedule::cosine;
   std::int64_t warmup_steps = 0;
+  double warmup_ratio = 0;  // share of all steps; beside warmup_steps the shorter of the two
   double min_lr_ratio = 0.1;
   double decay_fraction = 0.2;  // wsd: the share of all steps that decays
   double weight_decay = 0.1;
@@ -158,9 +160,13 @@ struct DataConfig {
   TooLong too_long = TooLong::cut;
   BadRecord bad_records = BadRecord::error;
   std::string tokenizer;                                                   // folder or tokenizer.json; empty: model.path
-  std::string chat_template;                                               // file; empty: the tokenizer's
+  std::string chat_template;                                               // file, or the template itself; empty: the tokenizer's
+  PromptStyle prompt_style = PromptStyle::automatic;                       // how instructions of alpaca records are put
   std::string system_prompt;                                               // for conversations that have none
   std::string messages_field, prompt_field, completion_field, text_field;  // empty: the usual names
+  std::string system_field, input_field, history_field, tools_field;       // empty: the usual names; "none": not read
+  std::string role_field, content_field;                                   // of a message; empty: the usual names
+  std::vector<std::string> roles;                                          // "user=customer": ours and theirs; empty: the usual ones
   std::int64_t max_samples = 0;                                            // 0: all
   std::string cache_dir;                                                   // empty: LOCKSTEP_CACHE or ~/.cache/lockstep
 

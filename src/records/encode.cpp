@@ -44,6 +44,7 @@ std::vector<text::TokenSpan> trained_answers(const text::Rendered& rendered, con
 Encoder::Encoder(std::shared_ptr<const Words> words, const config::DataConfig& data, RecordFormat format, std::int64_t seq_len)
     : words_(std::move(words)), data_(data), format_(format), train_on_(data.train_on), longest_(static_cast<std::size_t>(seq_len) + 1) {
   if (train_on_ == TrainOn::automatic) train_on_ = format == RecordFormat::text ? TrainOn::all : TrainOn::responses;
+  if (train_on_ == TrainOn::whole_chats) train_on_ = format == RecordFormat::prompt_completion ? TrainOn::responses : TrainOn::all;
   if (format == RecordFormat::text && train_on_ != TrainOn::all) {
     throw base::data_error(
         "data", "data.train_on is set to responses, but records of raw text have none. Use data.train_on=all, or another data.format.");

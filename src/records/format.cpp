@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "records/names.h"
 
 namespace lockstep::records {
 namespace {
@@ -267,7 +268,7 @@ Conversation finish(Conversation conversation, const Json& record, const config:
 
 Conversation read_chat(const Json& record, RecordFormat format, const config::DataConfig& data) {
   const std::string name = messages_name(record, data);
-  const Json list = list_of(field(record, name), name);
+  const Json list = with_usual_roles(list_of(field(record, name), name), format, data);
   if (list.empty()) throw Unreadable(fmt::format("has no messages in the field '{}'", name));
   Conversation conversation;
   (format == RecordFormat::messages ? add_messages : add_sharegpt)(conversation, list, name);
@@ -289,10 +290,20 @@ void add_history(Conversation& conversation, const Json& record) {
   }
 }
 
+// The words that models of the Alpaca kind were first trained with.
+std::string alpaca_prompt(const std::string& instruction, const std::string& input) {
+  std::string prompt = "Below is an instruction that describes a task";
+  if (!input.empty()) prompt += ", paired with an input that provides further context";
+  prompt += fmt::format(". Write a response that appropriately completes the request.\n\n### Instruction:\n{}\n\n", instruction);
+  if (!input.empty()) prompt += fmt::format("### Input:\n{}\n\n", input);
+  return prompt + "### Response:\n";
+}
+
 Content read_alpaca(const Json& record, const config::DataConfig& data, bool chat) {
   const std::string instruction = text_field(record, data.prompt_field.empty() ? "instruction" : data.prompt_field);
   const std::string output = text_field(record, data.completion_field.empty() ? answer_name(record) : data.completion_field);
   const std::string input = optional_text(record, "input");
+  if (data.prompt_style == config::PromptStyle::alpaca) return Exchange{alpaca_prompt(instruction, input), output};
   if (chat) {
     Conversation conversation;
     add_history(conversation, record);
@@ -364,7 +375,11 @@ std::optional<RecordFormat> detect_format(const Json& record, const config::Data
   return std::nullopt;
 }
 
-Content read_content(const Json& record, RecordFormat format, const config::DataConfig& data, bool chat) {
+Content read_content(const Json& given, RecordFormat format, const config::DataConfig& data, bool chat) {
+  refuse_other_trainings(given, data);
+  const bool renames = !data.system_field.empty() || !data.input_field.empty() || !data.history_field.empty() || !data.tools_field.empty();
+  const std::optional<Json> renamed = renames ? std::optional(with_usual_fields(given, data)) : std::nullopt;
+  const Json& record = renamed ? *renamed : given;
   switch (format) {
     case RecordFormat::messages:
     case RecordFormat::sharegpt: return read_chat(record, format, data);

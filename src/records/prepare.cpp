@@ -17,6 +17,7 @@
 #include "records/file_hash.h"
 #include "records/files.h"
 #include "records/format.h"
+#include "records/names.h"
 #include "records/tokenize.h"
 
 namespace lockstep::records {
@@ -25,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Changes whenever the same input would give other tokens, masks or another layout.
-constexpr std::int64_t format_version = 1;
+constexpr std::int64_t format_version = 2;
 
 // Everything that decides what the cache holds.
 std::string key_of(const config::DataConfig& data, std::int64_t seq_len, bool as_text, const Files& files, const Words& words,
@@ -38,8 +39,12 @@ std::string key_of(const config::DataConfig& data, std::int64_t seq_len, bool as
   if (as_text) return hash.hex();
   hash.add(seq_len).add(static_cast<std::int64_t>(data.format)).add(static_cast<std::int64_t>(data.train_on));
   hash.add(static_cast<std::int64_t>(data.too_long)).add(static_cast<std::int64_t>(data.bad_records)).add(data.max_samples);
-  for (const std::string* text : {&data.system_prompt, &data.messages_field, &data.prompt_field, &data.completion_field, &data.text_field})
+  hash.add(static_cast<std::int64_t>(data.prompt_style));
+  for (const std::string* text :
+       {&data.system_prompt, &data.messages_field, &data.prompt_field, &data.completion_field, &data.text_field, &data.system_field,
+        &data.input_field, &data.history_field, &data.tools_field, &data.role_field, &data.content_field})
     hash.add(*text);
+  for (const std::string& role : data.roles) hash.add(role);
   return hash.hex();
 }
 
@@ -148,6 +153,7 @@ config::RecordFormat choose_format(const Files& files, const config::DataConfig&
   while (const auto raw = scanner.next()) {
     try {
       const Json record = files.parse(*raw);
+      refuse_other_trainings(record, data);
       if (const auto format = detect_format(record, data)) return *format;
       throw Unreadable(
           fmt::format("has the fields {}, which are of no known format. Known are messages (a list of role and content), conversations "

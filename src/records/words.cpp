@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "records/content_hash.h"
+#include "text/template_source.h"
 
 namespace lockstep::records {
 namespace {
@@ -28,9 +29,9 @@ class ModelWords final : public Words {
     template_source_ = files.chat_template;
     template_from_ = folder_.string();
     if (!data.chat_template.empty()) {
-      if (!fs::is_regular_file(data.chat_template)) throw base::data_error("data", "data.chat_template={} is no file.", data.chat_template);
-      template_source_ = base::read_text(data.chat_template);
-      template_from_ = data.chat_template;
+      text::TemplateSource given = text::read_template(data.chat_template);
+      template_source_ = std::move(given.source);
+      template_from_ = std::move(given.name);
     }
     ContentHash hash;
     hash.add(base::read_text(tokenizer_.file())).add(template_source_);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -25,6 +26,23 @@ std::string devices_line(const RunPlan& plan) {
   return base::join(parts, ", ");
 }
 
+std::string warmup_words(const config::TrainerConfig& trainer, std::optional<std::int64_t> steps) {
+  if (trainer.warmup_ratio > 0 && !steps) {
+    return fmt::format(" after {:g}% of the steps as warm-up{}", 100 * trainer.warmup_ratio,
+                       trainer.warmup_steps > 0 ? fmt::format(", {} at most", trainer.warmup_steps) : "");
+  }
+  const std::int64_t warmup = config::warmup_steps(trainer, steps.value_or(0));
+  return warmup > 0 ? fmt::format(" after {} step{} of warm-up", warmup, warmup == 1 ? "" : "s") : "";
+}
+
+std::string steps_line(const RunPlan& plan, const config::TrainerConfig& trainer) {
+  const std::string epochs = fmt::format("{:g} epoch{}", trainer.num_epochs, trainer.num_epochs == 1 ? "" : "s");
+  const auto steps = steps_of(plan, trainer);
+  if (!steps) return epochs + " of the data";
+  if (trainer.max_steps > 0) return std::to_string(*steps);
+  return fmt::format("{} = {} of {} samples", *steps, epochs, *plan.epoch_samples);
+}
+
 std::string learning_rate_line(const RunPlan& plan, const config::TrainerConfig& trainer) {
   const double factor = plan.batch.learning_rate / trainer.learning_rate;
   std::string text = fmt::format("{:.3g}", plan.batch.learning_rate);
@@ -34,7 +52,7 @@ std::string learning_rate_line(const RunPlan& plan, const config::TrainerConfig&
     text += fmt::format(" = {:.3g} x {:.3g} (trainer.lr_scaling {} with {} rank{})", trainer.learning_rate, factor,
                         config::name_of(trainer.lr_scaling), plan.world_size, plan.world_size == 1 ? "" : "s");
   text += fmt::format(", {}", config::name_of(trainer.lr_schedule));
-  if (trainer.warmup_steps > 0) text += fmt::format(" after {} steps of warm-up", trainer.warmup_steps);
+  text += warmup_words(trainer, steps_of(plan, trainer));
   return text;
 }
 
@@ -65,6 +83,13 @@ config::Backend expected_backend(config::Backend asked, int world_size, bool on_
   return on_gpus ? config::Backend::nccl : config::Backend::gloo;
 }
 
+std::optional<std::int64_t> steps_of(const RunPlan& plan, const config::TrainerConfig& trainer) {
+  if (trainer.max_steps > 0) return trainer.max_steps;
+  if (!plan.epoch_samples) return std::nullopt;
+  const std::int64_t batch = plan.batch.global_batch_size, epoch = (*plan.epoch_samples + batch - 1) / batch;
+  return static_cast<std::int64_t>(std::ceil(trainer.num_epochs * static_cast<double>(epoch)));
+}
+
 std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
   std::string text;
   const auto line = [&](std::string_view name, const std::string& value) { text += fmt::format("  {:<15}{}\n", name, value); };
@@ -79,9 +104,7 @@ std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
                             plan.batch.batch_size, plan.batch.gradient_accumulation, plan.world_size, plan.world_size == 1 ? "" : "s"));
   line("tokens a step", fmt::format("{} ({} a sample)", tokens_per_step(plan, config), config.data.seq_len));
   line("learning rate", learning_rate_line(plan, config.trainer));
-  line("steps", config.trainer.max_steps > 0
-                    ? std::to_string(config.trainer.max_steps)
-                    : fmt::format("{:g} epoch{} of the data", config.trainer.num_epochs, config.trainer.num_epochs == 1 ? "" : "s"));
+  line("steps", steps_line(plan, config.trainer));
   line("run folder", plan.folder);
   for (const auto& note : plan.notes) text += "  note: " + note + "\n";
   return text;
@@ -109,6 +132,10 @@ std::string to_json(const RunPlan& plan, const config::RunConfig& config) {
   json["learning_rate_factor"] = plan.batch.learning_rate / config.trainer.learning_rate;
   json["max_steps"] = config.trainer.max_steps;
   json["num_epochs"] = config.trainer.num_epochs;
+  if (const auto steps = steps_of(plan, config.trainer)) {
+    json["steps"] = *steps;
+    json["warmup_steps"] = config::warmup_steps(config.trainer, *steps);
+  }
   json["notes"] = plan.notes;
   return json.dump();
 }

@@ -1,6 +1,7 @@
 // What is about to run, told before it starts.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,16 @@ struct RunPlan {
   config::Backend backend = config::Backend::automatic;  // as it will be chosen
   config::BatchPlan batch;
   std::int64_t parameters = 0;
+  std::optional<std::int64_t> epoch_samples;  // of training data, where it was counted
   std::string folder;
   std::string launcher;            // if another one started this rank
   std::vector<std::string> notes;  // one line each
 };
 
 config::Backend expected_backend(config::Backend asked, int world_size, bool on_gpus);
+
+// trainer.max_steps, or what the epochs make of the counted samples; nothing where they were not counted.
+std::optional<std::int64_t> steps_of(const RunPlan& plan, const config::TrainerConfig& trainer);
 
 std::string to_text(const RunPlan& plan, const config::RunConfig& config);
 std::string to_json(const RunPlan& plan, const config::RunConfig& config);  // {"event":"plan",...}

@@ -17,6 +17,7 @@
 #include "front/app/train_setup.h"
 #include "front/app/verbs.h"
 #include "front/launch/libtorch.h"
+#include "records/split.h"
 
 namespace lockstep::app {
 namespace {
@@ -54,6 +55,7 @@ class Training {
     const config::RunConfig& config = setup_.settings.values;
     const bool headless = config.monitor.headless;
     if (config.launch.dry_run) {
+      if (config.trainer.max_steps == 0) setup_.plan.epoch_samples = records::count_training_samples(config);
       print_plan();
       if (!headless) std::fputs("dry run: nothing was started.\n", stdout);
       return 0;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "records/order.h"
 
 namespace lockstep::data {
 
@@ -63,18 +64,8 @@ struct Dataset {
 // Throws UserError(ExitCode::data) that names the file and the fix; also when a token is outside the model's vocabulary.
 Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seed);
 
-// Position -> sample within an epoch: a keyed permutation of [0, samples), computed, not stored.
-class Order {
- public:
-  Order(std::int64_t samples, std::int64_t seed, std::int64_t epoch, bool shuffle);
-  std::int64_t sample_at(std::int64_t position) const;
-
- private:
-  std::int64_t samples_;
-  std::uint64_t key_;
-  bool shuffle_;
-  int half_bits_;
-};
+// Position -> sample within an epoch.
+using records::Order;
 
 // One micro-batch of this rank. `time` is seq_len where records are packed; otherwise it is that of the longest sample, rounded up to a
 // multiple of 64 so that shapes vary little, and shorter ones are padded at their end.

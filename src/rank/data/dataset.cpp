@@ -129,7 +129,7 @@ Dataset open_tokens(const config::DataConfig& data, const config::ModelConfig& m
     const std::int64_t count = count_samples(*validation.tokens, seq_len, validation.name);
     dataset.validation = std::make_shared<Windows>(validation.tokens, seq_len, 0, count);
   } else {
-    held_out = std::min<std::int64_t>(samples - 1, std::llround(static_cast<double>(samples) * data.validation_fraction));
+    held_out = records::held_back(samples, data.validation_fraction);
     if (held_out > 0) dataset.validation = std::make_shared<Windows>(source.tokens, seq_len, samples - held_out, held_out);
   }
   dataset.training = std::make_shared<Windows>(source.tokens, seq_len, 0, samples - held_out);

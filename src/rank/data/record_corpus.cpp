@@ -2,17 +2,12 @@
 #include "rank/data/record_corpus.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
-#include "records/packing.h"
+#include "records/split.h"
 
 namespace lockstep::data {
 namespace {
-
-// Records that may share a row. Larger ones pack no tighter but take longer.
-constexpr std::int64_t window = 1 << 16;
-constexpr std::int64_t split_seed = 0x5e1d;
 
 class CachedTokens final : public Tokens {
  public:
@@ -53,23 +48,10 @@ std::string RecordCorpus::fingerprint() const {
   return fmt::format("records {}, {} {} of {}", cache_->key(), which_, samples(), cache_->samples());
 }
 
-PackedCorpus::PackedCorpus(std::shared_ptr<const Corpus> records, std::int64_t seed, bool shuffle) : records_(std::move(records)) {
-  const std::int64_t count = records_->samples();
-  const Order order(count, seed, /*epoch=*/-1, shuffle);  // no epoch's own order
-  const auto capacity = static_cast<std::uint32_t>(records_->seq_len());
-  for (std::int64_t begin = 0; begin < count; begin += window) {
-    const std::int64_t end = std::min(count, begin + window);
-    std::vector<std::uint32_t> numbers, lengths;
-    for (std::int64_t at = begin; at < end; ++at) {
-      numbers.push_back(static_cast<std::uint32_t>(order.sample_at(at)));
-      lengths.push_back(static_cast<std::uint32_t>(records_->length(numbers.back())));
-    }
-    for (auto& row : shuffle ? records::first_fit_decreasing(lengths, capacity) : records::first_fit(lengths, capacity)) {
-      for (std::uint32_t& index : row) index = numbers[index];
-      rows_.push_back(std::move(row));
-    }
-  }
-}
+PackedCorpus::PackedCorpus(std::shared_ptr<const Corpus> records, std::int64_t seed, bool shuffle)
+    : records_(std::move(records)),
+      rows_(records::pack_rows(
+          records_->samples(), [this](std::int64_t sample) { return records_->length(sample); }, records_->seq_len(), seed, shuffle)) {}
 
 const std::vector<std::uint32_t>& PackedCorpus::row(std::int64_t sample) const { return rows_.at(static_cast<std::size_t>(sample)); }
 
@@ -106,25 +88,6 @@ double PackedCorpus::fill() const {
 
 std::shared_ptr<const Tokens> cached_tokens(std::shared_ptr<const records::Cache> cache) {
   return std::make_shared<CachedTokens>(std::move(cache));
-}
-
-Split split(const records::Cache& cache, double validation_fraction) {
-  // Samples of one record stand together, so records are counted by where the number changes.
-  std::vector<std::uint32_t> record_of;
-  std::uint32_t records = 0;
-  for (std::int64_t sample = 0; sample < cache.samples(); ++sample) {
-    if (sample > 0 && cache.entry(sample).record != cache.entry(sample - 1).record) ++records;
-    record_of.push_back(records);
-  }
-  ++records;
-  const auto held_back = std::min<std::int64_t>(records - 1, std::llround(static_cast<double>(records) * validation_fraction));
-  const Order order(records, split_seed, 0, /*shuffle=*/true);
-  std::vector<bool> is_held_back(records, false);
-  for (std::int64_t i = 0; i < held_back; ++i) is_held_back[static_cast<std::size_t>(order.sample_at(i))] = true;
-  Split split;
-  for (std::uint32_t sample = 0; sample < record_of.size(); ++sample)
-    (is_held_back[record_of[sample]] ? split.validation : split.training).push_back(sample);
-  return split;
 }
 
 }  // namespace lockstep::data

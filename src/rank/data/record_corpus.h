@@ -9,6 +9,7 @@
 #include "rank/data/data.h"
 #include "rank/data/tokens.h"
 #include "records/cache.h"
+#include "records/split.h"
 
 namespace lockstep::data {
 
@@ -59,11 +60,8 @@ class PackedCorpus final : public Corpus {
 // All tokens of a cache as one row.
 std::shared_ptr<const Tokens> cached_tokens(std::shared_ptr<const records::Cache> cache);
 
-// Which samples are for training and which are held back. Records are drawn, the same ones whatever the seed; pieces of one text stay
-// together; training keeps at least one.
-struct Split {
-  std::vector<std::uint32_t> training, validation;
-};
-Split split(const records::Cache& cache, double validation_fraction);
+// Which samples are for training and which are held back.
+using records::Split;
+using records::split;
 
 }  // namespace lockstep::data

@@ -3,12 +3,13 @@
 #include <cmath>
 #include <numbers>
 
+#include "config/config.h"
 #include "rank/optim/optim.h"
 
 namespace lockstep::optim {
 
 double learning_rate(const config::TrainerConfig& trainer, double peak, std::int64_t step, std::int64_t total) {
-  const double warmup = double(trainer.warmup_steps);
+  const double warmup = double(config::warmup_steps(trainer, total));
   if (double(step) < warmup) return peak * double(step + 1) / warmup;
   const double low = peak * trainer.min_lr_ratio;
   const double last = double(std::max<std::int64_t>(total, 1));

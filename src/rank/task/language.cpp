@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "rank/data/vocabularies.h"
+#include "text/template_source.h"
 
 namespace lockstep::task {
 namespace {
@@ -37,7 +38,7 @@ class VocabularyLanguage final : public Language {
 
 class TokenizerLanguage final : public Language {
  public:
-  TokenizerLanguage(const std::filesystem::path& where, const std::filesystem::path& chat_template)
+  TokenizerLanguage(const std::filesystem::path& where, const std::string& chat_template)
       : folder_(std::filesystem::is_directory(where) ? where
                 : where.has_parent_path()            ? where.parent_path()
                                                      : "."),
@@ -45,8 +46,9 @@ class TokenizerLanguage final : public Language {
         files_(text::read_tokenizer_files(folder_, *tokenizer_)) {
     std::string source = files_.chat_template, from = files_.chat_template_from;
     if (!chat_template.empty()) {
-      source = base::read_text(chat_template);
-      from = chat_template.string();
+      text::TemplateSource given = text::read_template(chat_template);
+      source = std::move(given.source);
+      from = std::move(given.name);
     }
     if (!source.empty()) template_.emplace(source, files_, from);
   }
@@ -123,7 +125,7 @@ std::shared_ptr<const Language> language_of(std::shared_ptr<const data::Vocabula
   return std::make_shared<VocabularyLanguage>(std::move(vocabulary));
 }
 
-std::shared_ptr<const Language> language_of(const std::filesystem::path& folder_or_file, const std::filesystem::path& chat_template) {
+std::shared_ptr<const Language> language_of(const std::filesystem::path& folder_or_file, const std::string& chat_template) {
   return std::make_shared<TokenizerLanguage>(folder_or_file, chat_template);
 }
 

@@ -40,8 +40,9 @@ class Language {
 
 // The vocabulary of a run's data. It has no roles: a conversation is its last message's text.
 std::shared_ptr<const Language> language_of(std::shared_ptr<const data::Vocabulary> vocabulary);
-// A tokenizer.json, or the folder that holds one, with the chat template beside it; chat_template: another file for that, or empty.
-std::shared_ptr<const Language> language_of(const std::filesystem::path& folder_or_file, const std::filesystem::path& chat_template = {});
+// A tokenizer.json, or the folder that holds one, with the chat template beside it; chat_template: another one (a file or its text), or
+// empty.
+std::shared_ptr<const Language> language_of(const std::filesystem::path& folder_or_file, const std::string& chat_template = {});
 
 // The text of one sequence while its tokens come. Gives out whole characters, and nothing that may turn out to begin a stop string.
 class TextStream {

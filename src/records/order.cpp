@@ -1,16 +1,19 @@
 // The global order: a Feistel network over the next even power of two, walked until it lands inside [0, samples).
+#include "records/order.h"
+
 #include <algorithm>
 #include <bit>
 
 #include "base/error.h"
-#include "rank/data/data.h"
-#include "rank/data/mix.h"
+#include "base/mix.h"
 
-namespace lockstep::data {
+namespace lockstep::records {
 namespace {
 
 // Four rounds already look random; two more cost nanoseconds and leave no visible structure in small domains.
 constexpr int rounds = 6;
+
+constexpr std::uint64_t mix(std::uint64_t key, std::uint64_t value) { return base::mix(base::mix(key) ^ value); }
 
 }  // namespace
 
@@ -40,4 +43,4 @@ std::int64_t Order::sample_at(std::int64_t position) const {
   return static_cast<std::int64_t>(place);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::records
