@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the docs that are made from code: docs/configuration.md from the table of options, docs/errors.md from tests/errors/*.json.
+"""Writes the docs that are made from code: docs/configuration.md from the table of options, docs/coming_from.md from the tables of other
+programs' keys, docs/errors.md from tests/errors/*.json.
 
 With --check it writes nothing and fails if a committed file differs.
 """
@@ -47,9 +48,11 @@ def main():
     parser.add_argument("--lockstep", default=ROOT / "build" / "bin" / "lockstep", help="the program to ask")
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     args = parser.parse_args()
-    reference = subprocess.run([args.lockstep, "config", "reference"], check=True, capture_output=True, text=True).stdout
+    reference, coming_from = [
+        subprocess.run([args.lockstep, "config", "reference", *more], check=True, capture_output=True, text=True).stdout for more in ([], ["coming-from"])
+    ]
     stale = []
-    for name, text in {"configuration.md": reference, "errors.md": errors_markdown()}.items():
+    for name, text in {"configuration.md": reference, "coming_from.md": coming_from, "errors.md": errors_markdown()}.items():
         path = ROOT / "docs" / name
         if path.exists() and path.read_text() == text:
             continue

@@ -10,6 +10,7 @@
 #include "config/file.h"
 #include "config/adapter_folder.h"
 #include "config/follow_folder.h"
+#include "config/import/import.h"
 #include "config/option.h"
 #include "config/value.h"
 
@@ -76,6 +77,17 @@ class Loader {
       }
     }
     problems_up_to(std::numeric_limits<int>::max());
+    if (!problems_.empty()) refuse_foreign_file();
+  }
+
+  // A list of all its keys would tell less than the one command that reads them.
+  void refuse_foreign_file() const {
+    const auto foreign = recognize_foreign(*request_.file);
+    if (!foreign) return;
+    const std::string file = request_.file->string();
+    throw base::usage_error("config",
+                            "{} is a file of {} ({}), not a run file. Make one of it: lockstep config import {} --output run.yaml", file,
+                            foreign->program, base::join(foreign->keys, ", "), file);
   }
 
   void environment() {
@@ -178,7 +190,10 @@ class Loader {
     std::string example(option.about.example);
     if (example.empty()) example = write_value(option, option.get(RunConfig{}));
     if (option.is_list() && in.origin != Origin::file) std::erase_if(example, [](char c) { return c == '[' || c == ']' || c == ' '; });
+    if (option.kind == Kind::text && example == "\"\"")
+      return option.about.zero.empty() ? "" : fmt::format(" Leave it out for {}.", option.about.zero);
     if (option.about.zero.empty()) return fmt::format(" For example {}.", example);
+    if (option.kind == Kind::text) return fmt::format(" For example {}; leave it out for {}.", example, option.about.zero);
     const std::string_view empty = option.about.zero_words.empty() ? "0" : option.about.zero_words.front();
     return fmt::format(" For example {}; {} means {}.", example, empty, option.about.zero);
   }

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "config/config.h"
-#include "config/import.h"
+#include "config/import/import.h"
 #include "front/app/config_verb.h"
 #include "front/app/flags.h"
 
@@ -15,10 +15,14 @@ namespace lockstep::app {
 
 int run_config_import(std::span<const std::string> args) {
   std::string file, from, output;
-  CLI::App app{"Makes a run file of an Axolotl, LLaMA-Factory or Hugging Face TrainingArguments file (YAML or JSON).",
-               "lockstep config import"};
+  CLI::App app{
+      "Makes a run file of a file of Axolotl, LLaMA-Factory, TRL, Hugging Face TrainingArguments, torchtune, accelerate or DeepSpeed "
+      "(YAML or JSON).",
+      "lockstep config import"};
   app.add_option("file", file, "the file")->required();
-  app.add_option("--from", from, "axolotl, llama-factory or huggingface; told by its keys if left out");
+  app.add_option(
+      "--from", from,
+      "axolotl, llama-factory, llama-factory-v1, trl, huggingface, torchtune, accelerate or deepspeed; told by its keys if left out");
   app.add_option("--output", output, "run file to write; if left out it goes to standard output and the report to standard error");
   if (!read_flags(app, args, "config import")) return 0;
   std::error_code error;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "config/import/import.h"
 
 namespace lockstep::app {
 namespace {
@@ -17,12 +18,12 @@ constexpr std::string_view usage = R"(lockstep config: settings and their meanin
       every setting as `lockstep train` with the same arguments would use it, with where it came from
   lockstep config explain [KEY | FLAG | SECTION]
       what a setting means, its type, range, default, flags and other names; without a name, all of them in short
-  lockstep config import FILE [--from axolotl|llama-factory|huggingface] [--output run.yaml]
-      a file of another program as a run file, and what became of each of its keys: mapped, ignored or refused
+  lockstep config import FILE [--from axolotl|llama-factory|trl|huggingface|torchtune|...] [--output run.yaml]
+      a file of another program as a run file, and what became of each of its keys: mapped, noted, ignored or refused
   lockstep config schema
       a JSON Schema of config files, for editors
-  lockstep config reference
-      all settings as Markdown (docs/configuration.md)
+  lockstep config reference [coming-from]
+      all settings as Markdown (docs/configuration.md), or what becomes of other programs' keys (docs/coming_from.md)
 )";
 
 void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
@@ -72,6 +73,11 @@ int run_config_verb(std::span<const std::string> args) {
   if (verb == "schema") {
     expect_nothing_more(verb, rest);
     print(config::json_schema());
+    return 0;
+  }
+  if (verb == "reference" && !rest.empty() && rest.front() == "coming-from") {
+    expect_nothing_more(verb, rest.subspan(1));
+    print(config::coming_from_markdown());
     return 0;
   }
   if (verb == "reference") {

@@ -1,7 +1,9 @@
-// Files of Axolotl, LLaMA-Factory and Hugging Face TrainingArguments as a run file of ours, with what became of every key.
+// Files of other programs (Axolotl, LLaMA-Factory, TRL, TrainingArguments, torchtune, accelerate, DeepSpeed) as a run file of ours, with
+// what became of every key.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,7 +12,7 @@ namespace lockstep::config {
 
 // One key of the file, or a default of the other program that differs from ours.
 struct ImportedKey {
-  enum class Fate { mapped, filled_in, ignored, refused };
+  enum class Fate { mapped, filled_in, noted, ignored, refused };
   Fate fate;
   int line = 0;        // in their file; 0 for filled_in
   std::string theirs;  // "lora_r", "datasets[0].type"
@@ -27,7 +29,18 @@ struct ImportedFile {
   std::string report() const;  // one line a key, grouped by what became of it
 };
 
-// `program`: axolotl, llama-factory or huggingface; empty: told by the keys. UserError if the file cannot be read or told.
+// `program`: axolotl, llama-factory, ...; empty: told by the keys. UserError if the file cannot be read or told, or is of another training
+// (preferences, rewards, images): then nothing is made of it.
 ImportedFile import_file(const std::filesystem::path& path, std::string_view program);
+
+// The program whose file this surely is ("Axolotl"), with the keys that say so; nothing for files of ours and others.
+struct ForeignFile {
+  std::string program;
+  std::vector<std::string> keys;
+};
+std::optional<ForeignFile> recognize_foreign(const std::filesystem::path& path);
+
+// docs/coming_from.md, made from the tables.
+std::string coming_from_markdown();
 
 }  // namespace lockstep::config
