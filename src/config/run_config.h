@@ -131,10 +131,6 @@ struct TrainerConfig {
   bool keep_best = true;    // the checkpoint with the lowest validation loss is kept beside the newest
   bool cuda_graphs = true;  // where shapes are fixed
   bool fp8 = false;         // matmuls of blocks in e4m3 and e5m2
-  // Parsed for files that carry them; used by methods that later versions build.
-  double load_balance_alpha = 0;
-  std::int64_t group_size = 0;
-  double beta_kl = 0;
 
   bool operator==(const TrainerConfig&) const = default;
 };
@@ -177,7 +173,6 @@ struct ParallelConfig {
   std::int64_t ranks = 0;  // on this machine; 0: one a device
   double bucket_cap_mb = 25;
   bool find_unused_parameters = false;
-  bool broadcast_buffers = true;
   ReduceDType reduce_dtype = ReduceDType::automatic;
   std::int64_t check_divergence = 0;  // steps between checks; 0: only at the start
   double timeout_s = 600;             // deadline of one collective

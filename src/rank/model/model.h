@@ -87,7 +87,4 @@ class Decoder {
   std::unique_ptr<Parts> parts_;
 };
 
-// Floating-point operations of training one token (forward and backward), attention included: for MFU.
-double flops_per_token(const config::ModelConfig& config, std::int64_t seq_len);
-
 }  // namespace lockstep::model
