@@ -106,6 +106,14 @@ class PosixFiles : public FileSystem {
     std::filesystem::remove_all(path, error);
     if (error) throw file_error("remove", path, error.value());
   }
+  std::optional<std::uint64_t> size(const std::filesystem::path& path) override {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return std::nullopt;
+    struct stat status {};
+    const bool known = ::fstat(descriptor, &status) == 0;
+    ::close(descriptor);
+    return known ? std::optional(static_cast<std::uint64_t>(status.st_size)) : std::nullopt;
+  }
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ class FileSystem {
   virtual void sync_directory(const std::filesystem::path& path) = 0;
   virtual void create_directories(const std::filesystem::path& path) = 0;
   virtual void remove_all(const std::filesystem::path& path) = 0;
+  // Of a file that another process, perhaps of another machine, has written: nothing where it is not to be seen. The file is opened, so
+  // that a network file system asks its server; even so it may answer from what it remembers for a while.
+  virtual std::optional<std::uint64_t> size(const std::filesystem::path& path) = 0;
 };
 
 FileSystem& real_files();

@@ -48,6 +48,8 @@ class Saver {
     std::int64_t keep = 3;        // 0: all
     bool asynchronous = true;     // false: begin() returns when the save is whole or has failed
     double peer_timeout_s = 300;  // writer 0 gives a save up when no file of it has grown for this long
+    double visible_s = 90;        // how long writer 0 looks again where a file of another writer seems to be short: a network file system
+                                  // shows sizes of up to a minute ago (NFS: acregmax)
     double closing_grace_s = 2;   // how long the destructor lets writer 0 wait for others
   };
   // Writer 0 cleans up what crashed saves left in the folder.

@@ -22,11 +22,10 @@ std::string shape_text(at::IntArrayRef shape) {
 
 void check_file(const std::filesystem::path& folder, const FileRecord& record) {
   const std::filesystem::path path = folder / record.name;
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(path, error);
-  if (error) throw base::checkpoint_error("checkpoint", "{} is damaged: {} is missing", folder.string(), record.name);
-  if (bytes != record.bytes) {
-    throw base::checkpoint_error("checkpoint", "{} is damaged: it has {} bytes instead of {}", path.string(), bytes, record.bytes);
+  const auto bytes = base::real_files().size(path);
+  if (!bytes) throw base::checkpoint_error("checkpoint", "{} is damaged: {} is missing", folder.string(), record.name);
+  if (*bytes != record.bytes) {
+    throw base::checkpoint_error("checkpoint", "{} is damaged: it has {} bytes instead of {}", path.string(), *bytes, record.bytes);
   }
 }
 

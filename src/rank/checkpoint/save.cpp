@@ -135,18 +135,28 @@ std::vector<Part> SaveWriter::wait_for_parts(const Save& save) {
   return parts;
 }
 
+// A part file is written after its tensors are synced, so they are there; but this machine may have looked at them while they grew.
+void SaveWriter::wait_until_visible(const std::filesystem::path& path, std::uint64_t bytes) {
+  const std::int64_t begun_ns = base::now_ns();
+  for (;;) {
+    const auto size = files_.size(path);
+    if (size == bytes) return;
+    const double waited_s = base::seconds_since(begun_ns);
+    if (waited_s > options_.visible_s || !patience_(waited_s)) {
+      throw base::checkpoint_error("checkpoint", "{} should have {} bytes and {}", path.string(), bytes,
+                                   size ? fmt::format("has {}", *size) : "is not there");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 void SaveWriter::finish(const Save& save) {
   const auto folder = step_folder(options_.folder, save.step, State::partial);
   Manifest manifest{.step = save.step, .writers = options_.share.count, .time = base::utc_time(), .files = {}, .tensors = {}};
   std::uint64_t model_bytes = 0;
   for (Part& part : wait_for_parts(save)) {
     for (FileRecord& file : part.files) {
-      std::error_code error;
-      const auto size = std::filesystem::file_size(folder / file.name, error);
-      if (error || size != file.bytes) {
-        throw base::checkpoint_error("checkpoint", "{} should have {} bytes and has {}", (folder / file.name).string(), file.bytes,
-                                     error ? 0 : size);
-      }
+      wait_until_visible(folder / file.name, file.bytes);
       if (file.name.starts_with("model-")) model_bytes += file.bytes;
       manifest.files.push_back(std::move(file));
     }

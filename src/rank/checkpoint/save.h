@@ -43,6 +43,7 @@ class SaveWriter {
   FileRecord write_tensors(const Save& save, const StagedFile& file, std::vector<TensorRecord>& tensors);
   FileRecord write_text(const std::filesystem::path& path, const std::string& text);
   std::vector<Part> wait_for_parts(const Save& save);
+  void wait_until_visible(const std::filesystem::path& path, std::uint64_t bytes);
   void put_in_place(const Save& save);
   void link_best(std::int64_t step);
   void remove_oldest(std::int64_t saved_step);

@@ -26,6 +26,7 @@ class FaultyFiles final : public base::FileSystem {
   std::int64_t crash_at = never;    // from this operation on nothing works anymore; a write gets half done
   std::int64_t disk_bytes = never;  // what fits in all; removing files makes room
   std::string fail_text = "Input/output error";
+  std::int64_t stale_looks = 0;  // size() first answers so often for every file as if half of it were not written yet, or not at all
 
   std::int64_t operations() const { return operations_; }
   bool crashed() const { return operations_ > crash_at; }
@@ -39,6 +40,7 @@ class FaultyFiles final : public base::FileSystem {
   void sync_directory(const std::filesystem::path& path) override;
   void create_directories(const std::filesystem::path& path) override;
   void remove_all(const std::filesystem::path& path) override;
+  std::optional<std::uint64_t> size(const std::filesystem::path& path) override;
 
  private:
   class Writer;
@@ -55,6 +57,7 @@ class FaultyFiles final : public base::FileSystem {
   std::set<std::filesystem::path> unsynced_files_;
   std::vector<NameChange> unsynced_names_;
   std::map<std::filesystem::path, std::int64_t> sizes_;
+  std::map<std::filesystem::path, std::int64_t> looks_;
 };
 
 }  // namespace lockstep::support

@@ -51,6 +51,22 @@ std::int64_t version_of(const fs::path& checkpoint) {
   return std::stoll(state.substr(state.find(':') + 1));
 }
 
+// A network file system shows sizes of a while ago to whoever has looked at a file while it grew.
+TEST(CheckpointFaults, StaleSizesOfOthersFilesAreLookedAtAgain) {
+  const support::TemporaryFolder folder;
+  FaultyFiles files;
+  files.stale_looks = 5;
+  auto savers = make_savers(files, folder.path(), 3);
+  EXPECT_EQ(save_together(savers, 1, 1), Names(3));
+  expect_holds(Reader(step_folder(folder.path(), 1)), 1);
+
+  files.stale_looks = FaultyFiles::never;
+  auto hasty = make_savers(files, folder.path(), 3, {.visible_s = 0.1});
+  const auto errors = save_together(hasty, 2, 2);
+  EXPECT_NE(errors[0].find("should have"), std::string::npos) << errors[0];
+  expect_holds(Reader(step_folder(folder.path(), 1)), 1);
+}
+
 // The operation fails once. Whatever it was, nothing half stays, and the same saver saves the next time.
 TEST(CheckpointFaults, TheNthOperationFails) {
   for (const int writers : {1, 3}) {
