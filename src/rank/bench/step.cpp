@@ -43,7 +43,10 @@ class Bench {
     model_->set_keep(keep, config_.trainer.offload_checkpoints);
     activations_ = model::describe(keep);
     micro_steps_ = std::make_unique<train::MicroSteps>(
-        *model_, nullptr, train::MicroSteps::Options{.recorder = train::graph_recorder_for(config_, device_, /*fixed_shapes=*/true)});
+        *model_, nullptr,
+        train::MicroSteps::Options{.recorder = train::graph_recorder_for(config_, device_, /*fixed_shapes=*/true),
+                                   .progress = kernels::make_progress(device_),
+                                   .mark_blocks = train::blocks_are_long(config_, batch.batch_size * config_.data.seq_len, device_)});
     for (int i = 0; i < different_batches; ++i) {
       const at::Tensor row = at::randint(config_.model.vocab_size, {batch.batch_size, config_.data.seq_len + 1}, at::kLong).to(device_);
       batches_.push_back(

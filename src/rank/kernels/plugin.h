@@ -10,7 +10,8 @@
 
 namespace lockstep::kernels {
 
-struct RaggedTable;  // ragged_table.h
+struct ProgressTable;  // progress_table.h
+struct RaggedTable;    // ragged_table.h
 
 // What liblockstep_cuda.so exports through `lockstep_cuda_plugin`.
 struct CudaPlugin {
@@ -19,6 +20,7 @@ struct CudaPlugin {
   const Fp8Table* fp8;  // for devices whose capability has it
   const GraphTable* graphs;
   const RaggedTable* ragged;
+  const ProgressTable* progress;
   Stream (*current_stream)(int device);            // also makes it the calling thread's device, so that kernels land there
   void (*synchronize)(int device);                 // waits for the current stream
   std::uint64_t (*peak_memory_bytes)(int device);  // most that tensors have held at once since the last reset
@@ -29,7 +31,7 @@ struct CudaPlugin {
   int (*device_count)();
   void (*set_allocator)(const char* settings);  // "expandable_segments:True"
 };
-inline constexpr int kCudaPluginVersion = 8;
+inline constexpr int kCudaPluginVersion = 9;
 
 // Loads the plug-in on first call; throws UserError(machine) that says what is missing.
 const CudaPlugin& cuda_plugin();

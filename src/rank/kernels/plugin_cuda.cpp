@@ -17,6 +17,7 @@ const Table& table();
 const Fp8Table& fp8_table();
 const GraphTable& graph_table();
 const RaggedTable& ragged_table();
+const ProgressTable& progress_table();
 }  // namespace cuda
 
 namespace {
@@ -77,6 +78,7 @@ extern "C" __attribute__((visibility("default"))) const lockstep::kernels::CudaP
                                  .fp8 = &cuda::fp8_table(),
                                  .graphs = &cuda::graph_table(),
                                  .ragged = &cuda::ragged_table(),
+                                 .progress = &cuda::progress_table(),
                                  .current_stream = current_stream,
                                  .synchronize = synchronize,
                                  .peak_memory_bytes = peak_memory_bytes,

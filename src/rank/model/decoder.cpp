@@ -49,6 +49,7 @@ struct Decoder::Parts {
   // Grows with the longest sequence seen: a model's own limit may be far beyond. Shorter ones stay, because a recorded step reads them.
   std::vector<kernels::RotaryTable> rotary;
   std::function<void()> on_backward;
+  std::function<void()> on_block = [] {};
   std::optional<Offload> offload;
   std::vector<std::size_t> offloaded;  // blocks whose inputs wait in host memory, in order
 
@@ -168,6 +169,7 @@ void Decoder::use_fp8() {
 }
 
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }
+void Decoder::on_block(std::function<void()> callback) { parts_->on_block = std::move(callback); }
 
 at::Tensor Decoder::forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale) {
   return forward_backward({.tokens = tokens, .targets = targets}, scale);
@@ -184,6 +186,7 @@ at::Tensor Decoder::forward_backward(const Input& input, const at::Tensor& scale
     if (leaves) p.saved[i].x = p.offload->take(away);
     const TraceRange range(p.range_names[i].first);
     stream = p.blocks[i].forward(stream, context, &p.saved[i]);
+    p.on_block();
     if (!leaves) continue;
     p.offload->store(away, p.saved[i].x, p.offloaded.size());
     ++away;
@@ -199,6 +202,7 @@ at::Tensor Decoder::forward_backward(const Input& input, const at::Tensor& scale
     const TraceRange range(p.range_names[i].second);
     if (away > 0 && p.offloaded[away - 1] == i) p.saved[i].x = p.offload->fetch(--away);
     p.blocks[i].backward(dstream, context, p.saved[i], /*further=*/i > 0 || p.embedding.trainable());
+    p.on_block();
   }
   if (p.embedding.trainable()) {
     const TraceRange range("embedding backward");

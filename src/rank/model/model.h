@@ -65,6 +65,8 @@ class Decoder {
   void use_fp8();
   // Called between forward and backward of forward_backward, for phase stamps.
   void on_backward(std::function<void()> callback);
+  // Called after every block of forward_backward, in both directions, once its kernels are launched: for marks of progress.
+  void on_block(std::function<void()> callback);
 
   // Without gradients.
   Score score(const Input& input);

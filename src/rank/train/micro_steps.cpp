@@ -32,21 +32,38 @@ std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConf
   return kernels::make_graph_recorder(device);
 }
 
+bool blocks_are_long(const config::RunConfig& config, std::int64_t rows, at::Device device) {
+  if (device.is_cpu()) return true;
+  constexpr double long_flops = 1e12;  // a forward of 2 ms on an H200
+  const double forward = model::flops_per_token(config.model, config.data.seq_len) / 3 * static_cast<double>(rows);
+  return forward / static_cast<double>(config.model.num_layers) > long_flops;
+}
+
 MicroSteps::MicroSteps(model::Decoder& model, parallel::GradientSync* gradients, Options options)
     : model_(model), gradients_(gradients), options_(std::move(options)), wanted_(options_.recorder != nullptr) {
   if (options_.on_backward)
     model_.on_backward([this] {
       if (!graph_in_hand_) options_.on_backward();
     });
+  if (options_.progress && options_.mark_blocks) model_.on_block([this] { options_.progress->mark(); });
 }
 
-MicroSteps::~MicroSteps() { model_.on_backward(nullptr); }
+MicroSteps::~MicroSteps() {
+  model_.on_backward(nullptr);
+  model_.on_block([] {});
+}
+
+at::Tensor MicroSteps::forward_backward(const data::Batch& batch, const at::Tensor& scale) {
+  const at::Tensor loss = task::forward_backward(model_, batch, scale);
+  if (options_.progress) options_.progress->mark();
+  return loss;
+}
 
 at::Tensor MicroSteps::run(const data::Batch& batch, const at::Tensor& scale) {
   accumulates_ = true;
   if (may_be_recorded(batch) && !reduction_tried_) record_adding(batch, scale);
   replayed_ = adding_.graph && shape_of(batch) == shape_;
-  if (!replayed_) return task::forward_backward(model_, batch, scale);
+  if (!replayed_) return forward_backward(batch, scale);
   fill_inputs(batch, scale);
   launch(adding_);
   return adding_.loss;
@@ -56,7 +73,7 @@ at::Tensor MicroSteps::run_and_reduce(const comm::Group& ranks, const data::Batc
   if (may_be_recorded(batch) && ranks.recordable() && !reduction_tried_) record_reduction(ranks, batch, scale);
   gradients_->arm(ranks);
   replayed_ = reducing_.graph && shape_of(batch) == shape_;
-  if (!replayed_) return task::forward_backward(model_, batch, scale);
+  if (!replayed_) return forward_backward(batch, scale);
   fill_inputs(batch, scale);
   gradients_->replay(ranks, [this] { launch(reducing_); });
   return reducing_.loss;
@@ -88,7 +105,7 @@ void MicroSteps::record(Recording& recording, const data::Batch& batch, const at
   try {
     recording.graph = options_.recorder->record([this, &recording, finish] {
       model_.release_buffers();  // what that makes anew is to belong to the graph as well
-      recording.loss = task::forward_backward(model_, inputs_, scale_);
+      recording.loss = forward_backward(inputs_, scale_);
       finish();
     });
   } catch (const c10::OutOfMemoryError&) {

@@ -13,6 +13,7 @@
 #include "rank/comm/comm.h"
 #include "rank/data/data.h"
 #include "rank/kernels/graph.h"
+#include "rank/kernels/progress.h"
 #include "rank/model/model.h"
 #include "rank/parallel/gradient_sync.h"
 
@@ -21,6 +22,10 @@ namespace lockstep::train {
 // What records the micro-steps of a run; null where they cannot be recorded, or trainer.cuda_graphs says not to. The same answer on
 // every rank. fixed_shapes: every batch has the shape of every other, on all ranks.
 std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConfig& config, at::Device device, bool fixed_shapes);
+
+// Whether a mark after every block costs nothing that could be measured: a mark takes some 2 microseconds, so a block must be large
+// on a GPU. Where blocks are small a whole micro-step is short enough to be marked once.
+bool blocks_are_long(const config::RunConfig& config, std::int64_t rows, at::Device device);
 
 // A recorded micro-step reads its batch from buffers that each batch is copied into, and works in memory of its own: the model's
 // activations are given back before recording, so that all of them are made within it. Whatever happens to the model's buffers later
@@ -34,6 +39,8 @@ class MicroSteps {
     std::unique_ptr<kernels::GraphRecorder> recorder = {};  // null: kernel by kernel, always
     std::int64_t warm_up = 3;                               // micro-steps of one shape before it is recorded: what is lazy is done then
     std::function<void()> on_backward = {};                 // between forward and backward, for phase stamps
+    std::shared_ptr<kernels::Progress> progress = {};       // marked at the end of every micro-step, recorded or not
+    bool mark_blocks = false;                               // and after every block, in both directions
   };
   // gradients: may be null, where nothing is ever reduced.
   MicroSteps(model::Decoder& model, parallel::GradientSync* gradients, Options options);
@@ -59,6 +66,7 @@ class MicroSteps {
     std::unique_ptr<kernels::Graph> graph;
     at::Tensor loss;
   };
+  at::Tensor forward_backward(const data::Batch& batch, const at::Tensor& scale);
   bool may_be_recorded(const data::Batch& batch);
   void record(Recording& recording, const data::Batch& batch, const at::Tensor& scale, const std::function<void()>& finish);
   void record_adding(const data::Batch& batch, const at::Tensor& scale);

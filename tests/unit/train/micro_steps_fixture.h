@@ -86,9 +86,13 @@ struct Training {
     initialize_adapters(config, replica, *model);
   }
 
-  void use(std::unique_ptr<kernels::GraphRecorder> recorder) {
-    micro_steps = std::make_unique<MicroSteps>(
-        *model, &sync, MicroSteps::Options{.recorder = std::move(recorder), .warm_up = warm_up, .on_backward = [this] { ++backwards; }});
+  void use(std::unique_ptr<kernels::GraphRecorder> recorder, std::shared_ptr<kernels::Progress> progress = {}, bool mark_blocks = false) {
+    micro_steps = std::make_unique<MicroSteps>(*model, &sync,
+                                               MicroSteps::Options{.recorder = std::move(recorder),
+                                                                   .warm_up = warm_up,
+                                                                   .on_backward = [this] { ++backwards; },
+                                                                   .progress = std::move(progress),
+                                                                   .mark_blocks = mark_blocks});
   }
 
   data::Batch batch(int seed, std::int64_t rows = batch_size, std::int64_t time = time_steps) const {

@@ -281,6 +281,33 @@ TEST(MicroSteps, EverythingIsRecordedBeforeRanksAgree) {
   }
 }
 
+// On CUDA the device counts, in graphs too; a run's page shows by these marks that it moves.
+TEST(MicroSteps, MarkProgressRecordedOrNot) {
+  for (const bool mark_blocks : {false, true}) {
+    const std::uint64_t marks = mark_blocks ? 2 * std::uint64_t(tiny().model.num_layers) + 1 : 1;
+    Training t(tiny());
+    Tally tally;
+    const auto progress = kernels::make_progress(t.device);
+    t.use(std::make_unique<CountingRecorder>(t.device, tally), progress, mark_blocks);
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      t.step({t.batch(int(2 * step)), t.batch(int(2 * step) + 1)});
+      EXPECT_EQ(progress->count(), 2 * (step + 1) * marks) << "after step " << step;  // losses are read, so the device has come by
+    }
+    EXPECT_GT(tally.launched, 0);
+  }
+}
+
+TEST(MicroSteps, BlocksAreMarkedWhereThatCostsNothing) {
+  config::RunConfig small = tiny(), large = tiny();
+  large.model.hidden_size = 4096;
+  large.model.intermediate_size = 14336;
+  large.model.num_layers = 32;
+  EXPECT_TRUE(blocks_are_long(small, 64, at::kCPU));
+  EXPECT_FALSE(blocks_are_long(small, 1 << 16, at::Device(at::kCUDA, 0)));
+  EXPECT_FALSE(blocks_are_long(large, 256, at::Device(at::kCUDA, 0)));
+  EXPECT_TRUE(blocks_are_long(large, 16384, at::Device(at::kCUDA, 0)));
+}
+
 class Spoilt : public ::testing::TestWithParam<int> {};
 
 // Where a recording fails, training goes on kernel by kernel and nothing is lost: not a gradient, not the memory.
