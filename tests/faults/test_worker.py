@@ -95,6 +95,45 @@ def test_a_stalled_rank_is_named(start):
     job.assert_nothing_left()
 
 
+def state_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return None
+
+
+def test_a_stopped_rank_is_named(start):
+    job = start(*TINY, "--ranks", 2, "--max-steps", 100000, "monitor.stall_seconds=1", "monitor.stall_abort_seconds=3", worker=None)
+    job.wait_for_step(3)
+    pid = worker_of(job, 0)
+    os.kill(pid, signal.SIGSTOP)
+    job.wait(30)
+    assert job.code == 6, job.err
+    assert re.search(rf"nothing has moved for \d+ s: rank 0 is stopped \(process {pid} is in state T\); rank 1 waits in all_reduce", job.err), job.err
+    assert "The others wait for rank 0" in job.err and f"kill -CONT {pid}" in job.err
+    job.assert_nothing_left()
+
+
+def test_one_ranks_long_work_meets_no_deadline(start):
+    """Operations fail after 3 s here. Rank 0 is held for longer where it loads, where it saves, and (as a stopped process) where it finishes."""
+    short = [*TINY, "--ranks", 2, "parallel.timeout_s=3"]
+    assert start(*short, "--max-steps", 2, name="loads", worker=None).wait().code == 0
+    jobs = {
+        "loads": start(*short, "--max-steps", 4, "--resume", "auto", name="loads", worker=None, LOCKSTEP_TEST_FAULT="rank=0 step=0 phase=loading action=stall seconds=6"),
+        "saves": start(*short, "--max-steps", 4, "trainer.save_interval=2", name="saves", worker=None, LOCKSTEP_TEST_FAULT="rank=0 step=2 phase=saving action=stall seconds=6"),
+        "ends": start(*short, "--max-steps", 4, "monitor.stall_seconds=2", name="ends", worker=None, LOCKSTEP_TEST_FAULT="rank=0 step=4 phase=finishing action=stop"),
+    }
+    pid = wait_until(lambda: worker_of(jobs["ends"], 0), what="the worker")
+    wait_until(lambda: state_of(pid) == "T", what="a stopped worker")
+    time.sleep(6)
+    os.kill(pid, signal.SIGCONT)
+    for name, job in jobs.items():
+        assert job.wait(60).code == 0, name + job.out + job.err
+        assert job.steps() == [1, 2, 3, 4], name
+        assert (job.folder / "checkpoints/step-000004/manifest.json").exists(), name
+    assert re.search(rf"rank 0 is stopped \(process {pid} is in state T\); rank 1 waits in meeting \d+, the end of the run", jobs["ends"].out), jobs["ends"].out
+
+
 def test_ranks_at_odds_are_named(start):
     job = start(*TINY, "--ranks", 3, "--max-steps", 20, worker=None, LOCKSTEP_TEST_FAULT="rank=1 step=4 phase=forward action=mismatch").wait(60)
     assert job.code == 6, job.err

@@ -18,6 +18,7 @@ namespace lockstep::comm {
 
 enum class Reduce { sum, max, min };
 
+class MeetingPoint;
 class Transport;
 
 // A started operation. The tensors must not be touched before wait().
@@ -38,7 +39,9 @@ class [[nodiscard]] Work {
 // `what` says what the bytes are ("gradients of block 14"); it shows up in stall reports and traces.
 class Group {
  public:
-  Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page);
+  // meeting: null for a group of one.
+  Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page,
+        std::shared_ptr<MeetingPoint> meeting = nullptr);
 
   int rank() const;
   int size() const;
@@ -70,6 +73,9 @@ class Group {
   Work send(const at::Tensor& tensor, int to, std::string_view what) const;
   Work recv(const at::Tensor& tensor, int from, std::string_view what) const;
   void barrier(std::string_view what) const;
+  // A barrier for the host without a deadline: before the first operation after anything that may take one rank much longer than the
+  // others (verifying, saving, exporting, loading). Operations fail after parallel.timeout_s; this waits.
+  void meet(std::string_view what) const;
   // Whether every rank says yes. Waits for the answer.
   bool all_agree(bool yes, std::string_view what) const;
 
@@ -81,6 +87,7 @@ class Group {
   Work stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, const std::function<Work()>& start) const;
   std::string name_;
   std::shared_ptr<Transport> transport_;
+  std::shared_ptr<MeetingPoint> meeting_;
   std::shared_ptr<State> state_;
 };
 
@@ -103,6 +110,8 @@ class World {
     config::Backend backend = config::Backend::automatic;
     at::Device device = at::kCPU;
     double timeout_s = 600;
+    double silence_s = 600;                                 // Group::meet() gives a rank up that has shown no life for so long
+    std::function<std::shared_ptr<Transport>()> nccl = {};  // stands in for NCCL on any device, in tests
   };
   World(const Options& options, std::shared_ptr<record::PageWriter> page);
   ~World();
@@ -112,6 +121,8 @@ class World {
   const Place& place() const { return place_; }
   config::Backend backend() const { return backend_; }
   const at::Device& device() const { return device_; }
+  // `look` is called some twenty times a second, by the thread that watches operations, for as long as the world lives. One at most.
+  void watch(std::function<void()> look);
   // Why another backend than the first choice is used; empty if it is not.
   const std::string& fallback() const { return fallback_; }
 

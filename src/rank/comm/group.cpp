@@ -7,16 +7,28 @@
 
 #include "base/error.h"
 #include "rank/comm/group_state.h"
+#include "rank/comm/meeting.h"
 #include "rank/comm/transport.h"
 
 namespace lockstep::comm {
+namespace {
+
+base::UserError lost_operation(int rank, std::string_view kind, std::uint64_t sequence, std::string_view group, std::string_view what,
+                               const std::exception& error) {
+  std::string_view reason = error.what();
+  reason = reason.substr(0, reason.find('\n'));
+  return base::run_error("comm", "rank {}: {} {} of group {} ({}) failed: {}", rank, kind, sequence, group, what, reason);
+}
+
+}  // namespace
 
 void Work::wait() {
   if (wait_) std::exchange(wait_, nullptr)();
 }
 
-Group::Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page)
-    : name_(std::move(name)), transport_(std::move(transport)), state_(std::make_shared<State>()) {
+Group::Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page,
+             std::shared_ptr<MeetingPoint> meeting)
+    : name_(std::move(name)), transport_(std::move(transport)), meeting_(std::move(meeting)), state_(std::make_shared<State>()) {
   state_->device = device;
   state_->page = std::move(page);
 }
@@ -34,9 +46,7 @@ Work Group::stamped(std::string_view kind, std::string_view what, const at::Tens
   const std::uint64_t sequence = ++state_->sequence;
   const int slot = state_->page->stamp(name_, kind, what, sequence, payload.nbytes());
   auto failed = [name = name_, kind = std::string(kind), what = std::string(what), sequence, rank = rank()](const std::exception& error) {
-    std::string_view reason = error.what();
-    reason = reason.substr(0, reason.find('\n'));
-    return base::run_error("comm", "rank {}: {} {} of group {} ({}) failed: {}", rank, kind, sequence, name, what, reason);
+    return lost_operation(rank, kind, sequence, name, what, error);
   };
   Work work;
   try {
@@ -115,6 +125,19 @@ void Group::barrier(std::string_view what) const {
   stamped("barrier", what, token, [&] { return transport_->all_reduce(token, Reduce::sum); }).wait();
   // On a device wait() only orders streams; a barrier is for the host.
   if (!token.is_cpu()) token.cpu();
+}
+
+void Group::meet(std::string_view what) const {
+  if (!meeting_) return;
+  const std::uint64_t sequence = ++state_->sequence;
+  const int slot = state_->page->stamp(name_, "meeting", what, sequence, 0);
+  state_->page->mark(slot, sequence, record::OperationState::waited_for);
+  try {
+    meeting_->meet(sequence);
+  } catch (const std::exception& error) {
+    throw lost_operation(rank(), "meeting", sequence, name_, what, error);
+  }
+  state_->page->mark(slot, sequence, record::OperationState::finished);
 }
 
 bool Group::all_agree(bool yes, std::string_view what) const {

@@ -9,6 +9,8 @@
 
 namespace lockstep::comm {
 
+bool has_nccl() { return ::dlsym(RTLD_DEFAULT, make_nccl_symbol) != nullptr; }
+
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s,
                                             at::Device device) {
   auto* make = reinterpret_cast<MakeNccl*>(::dlsym(RTLD_DEFAULT, make_nccl_symbol));

@@ -40,9 +40,18 @@ std::shared_ptr<Transport> make_backend_transport(c10::intrusive_ptr<c10d::Backe
 std::shared_ptr<Transport> make_host_transport(std::shared_ptr<Transport> host, at::Device device);
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s);
+// Whether this build has NCCL at all.
+bool has_nccl();
 // From the CUDA plug-in; throws UserError where this build has no NCCL.
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s,
                                             at::Device device);
+
+// One connection for all or for none: what `connect` makes, once every rank has it. Null where it failed on any of them; `failure` then
+// says on which and why, the same on all ranks. `connect` runs on a thread of its own, which is left behind where it waits for a rank
+// that has failed. `name` is for keys and words ("NCCL").
+std::shared_ptr<Transport> connect_together(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s,
+                                            std::string_view name, const std::function<std::shared_ptr<Transport>()>& connect,
+                                            std::string& failure);
 
 // The key-value store ranks meet at: rank 0 serves it, or torchrun's agent does.
 c10::intrusive_ptr<c10d::Store> open_store(const Place& place, double timeout_s);

@@ -5,11 +5,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "rank/comm/meeting.h"
 #include "rank/comm/transport.h"
 
 namespace lockstep::comm {
@@ -35,7 +37,7 @@ config::Backend choose(config::Backend asked, const World::Options& options) {
                             options.device.str());
   }
   if (asked != config::Backend::automatic) return asked;
-  return on_gpu ? config::Backend::nccl : config::Backend::gloo;
+  return on_gpu || options.nccl ? config::Backend::nccl : config::Backend::gloo;
 }
 
 }  // namespace
@@ -58,8 +60,37 @@ struct World::Connection {
   c10::intrusive_ptr<c10d::Store> store;
   std::shared_ptr<Transport> transport;
   std::atomic<bool> stopping = false;
+  std::mutex mutex;  // guards what follows
+  std::function<void()> look;
   std::thread watcher;
 };
+
+namespace {
+
+// NCCL's start waits for every rank: one on which it fails must be heard by the others, or they wait for it for ever.
+std::shared_ptr<Transport> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const World::Options& options, std::string& failure) {
+  const auto without_room = [](std::string text) { return text.starts_with("[comm] ") ? text.substr(7) : text; };
+  const auto connect = [store, options] {
+    if (options.nccl) return options.nccl();
+    return make_backend_transport(make_nccl(store, options.place, options.timeout_s, options.device));
+  };
+  // What can be known before is: nobody is left waiting within the library then.
+  const auto look = [options]() -> std::shared_ptr<Transport> {
+    if (!options.nccl && !has_nccl()) make_nccl({}, options.place, options.timeout_s, options.device);
+    return make_single_transport();
+  };
+  std::shared_ptr<Transport> transport = connect_together(store, options.place, options.timeout_s, "NCCL's library", look, failure);
+  if (transport) transport = connect_together(store, options.place, options.timeout_s, "NCCL", connect, failure);
+  failure = without_room(failure);
+  return transport;
+}
+
+}  // namespace
+
+void World::watch(std::function<void()> look) {
+  const std::lock_guard lock(connection_->mutex);
+  connection_->look = std::move(look);
+}
 
 World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
     : place_(options.place),
@@ -71,11 +102,11 @@ World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
   } else {
     connection_->store = open_store(place_, options.timeout_s);
     if (backend_ == config::Backend::nccl) {
-      try {
-        connection_->transport = make_backend_transport(make_nccl(connection_->store, place_, options.timeout_s, device_));
-      } catch (const base::UserError& error) {
-        if (options.backend == config::Backend::nccl) throw;
-        fallback_ = fmt::format("{} Falling back to --sync-backend cpu (through host memory).", error.what());
+      std::string failure;
+      connection_->transport = connect_nccl(connection_->store, options, failure);
+      if (!connection_->transport && options.backend == config::Backend::nccl) throw base::machine_error("comm", "{}", failure);
+      if (!connection_->transport) {
+        fallback_ = fmt::format("{} All ranks fall back to --sync-backend cpu (through host memory).", failure);
         backend_ = config::Backend::cpu;
       }
     }
@@ -85,10 +116,17 @@ World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
       if (!device_.is_cpu()) connection_->transport = make_host_transport(connection_->transport, device_);
     }
   }
-  everyone_.emplace("world", device_, connection_->transport, std::move(page));
+  std::shared_ptr<MeetingPoint> meeting;
+  if (connection_->store)
+    meeting = make_meeting_point(connection_->store, place_.rank, place_.world_size, std::max(options.silence_s, options.timeout_s));
+  everyone_.emplace("world", device_, connection_->transport, std::move(page), std::move(meeting));
   connection_->watcher = std::thread([this] {
     while (!connection_->stopping) {
       everyone_->mark_finished();
+      {
+        const std::lock_guard lock(connection_->mutex);
+        if (connection_->look) connection_->look();
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   });

@@ -31,6 +31,18 @@ std::int64_t count_steps(const Run& run) {
   return static_cast<std::int64_t>(std::ceil(trainer.num_epochs * static_cast<double>(run.batches->steps_per_epoch())));
 }
 
+// Marks that the device makes show up in the page: a device at work is no stall, however long the host waits for it.
+std::shared_ptr<kernels::Progress> watched_progress(comm::World& world, const std::shared_ptr<record::PageWriter>& page,
+                                                    const Faults& faults) {
+  if (faults.hides_progress()) return nullptr;
+  auto progress = kernels::make_progress(world.device());
+  world.watch([progress, page, seen = std::uint64_t{0}]() mutable {
+    const std::uint64_t count = progress->count();
+    if (std::exchange(seen, count) != count) page->note_progress();
+  });
+  return progress;
+}
+
 }  // namespace
 
 void Run::note(std::string_view text) const {
@@ -50,7 +62,8 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->world = std::make_unique<comm::World>(comm::World::Options{.place = request.place,
                                                                   .backend = run->config.trainer.distributed.backend,
                                                                   .device = request.device,
-                                                                  .timeout_s = run->config.parallel.timeout_s},
+                                                                  .timeout_s = run->config.parallel.timeout_s,
+                                                                  .nccl = run->faults.broken_nccl()},
                                              run->page);
   const comm::Group& ranks = run->ranks();
   run->batch = config::plan_batch(run->config, ranks.size());
@@ -68,15 +81,20 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
       std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.trained_in_backward_order(), run->config.parallel);
   run->optimizer = optim::make_optimizer(run->config, run->replica.trained_in_backward_order(), run->nominal_tokens());
   const data::Corpus& corpus = *run->dataset.training;
+  const std::int64_t rows = run->batch.batch_size * run->config.data.seq_len;
   run->micro_steps =
       std::make_unique<MicroSteps>(*run->model, run->gradients.get(),
                                    MicroSteps::Options{.recorder = graph_recorder_for(run->config, request.device, corpus.fixed_length()),
-                                                       .on_backward = [raw = run.get()] { raw->enter(record::Phase::backward); }});
+                                                       .on_backward = [raw = run.get()] { raw->enter(record::Phase::backward); },
+                                                       .progress = watched_progress(*run->world, run->page, run->faults),
+                                                       .mark_blocks = blocks_are_long(run->config, rows, request.device)});
 
+  ranks.meet("building the model");
   choose_recompute(*run);
   const std::string fitted = fit_batch_size(ranks, *run);
 
   run->page->set_phase(record::Phase::loading, 0);
+  run->faults.at(record::Phase::loading, 0, ranks);
   const auto checkpoint = find_checkpoint(ranks, run->config, run->folder);
   // Frozen weights come from where they came from first; a checkpoint holds what is trained.
   std::vector<std::string> notes;
@@ -87,6 +105,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   }
   initialize_adapters(run->config, run->replica, *run->model);
   if (checkpoint) restore(*run, *checkpoint);
+  ranks.meet("loading weights");
   // Every rank has read a model folder by itself, in parallel; fingerprints tell if one of them read something else.
   if (checkpoint || !from_folder) parallel::broadcast_weights(ranks, run->replica);
   parallel::verify_equal(ranks, run->replica, run->progress.step);

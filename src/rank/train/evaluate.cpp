@@ -32,6 +32,7 @@ record::EvalLine evaluate(Run& run) {
       sums[2] += batch.trained_tokens;
     }
   }
+  ranks.meet("evaluating");  // devices of different speeds are far apart by now
   ranks.all_reduce(sums, comm::Reduce::sum, "evaluation loss").wait();
   sums = sums.cpu();
   const double tokens = sums[2].item<double>();

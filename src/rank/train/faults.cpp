@@ -38,6 +38,7 @@ Faults Faults::from_environment(int rank) {
     if (parts[0] == "until") order.last_step = whole_number(parts[1]);
     if (parts[0] == "phase") order.phase = parts[1];
     if (parts[0] == "samples") order.samples = whole_number(parts[1]);
+    if (parts[0] == "seconds") order.seconds = static_cast<double>(whole_number(parts[1]));
     if (parts[0] == "action") order.action = parts[1];
   }
   if (target_rank == rank) faults.order_ = order;
@@ -48,15 +49,21 @@ bool Faults::spoils_loss(std::int64_t step) const {
   return order_ && order_->action == "nan" && step >= order_->step && step <= order_->last_step;
 }
 
+std::function<std::shared_ptr<comm::Transport>()> Faults::broken_nccl() const {
+  if (!order_ || order_->action != "nccl") return {};
+  return []() -> std::shared_ptr<comm::Transport> { throw base::machine_error("comm", "a test asked NCCL to fail on this rank."); };
+}
+
 void Faults::at(record::Phase phase, std::int64_t step, const comm::Group& group) const {
-  if (!order_ || order_->action == "nan" || order_->action == "memory" || step != order_->step || order_->phase != record::name_of(phase))
-    return;
+  const auto strikes_here = [&] { return order_->action != "nan" && order_->action != "memory" && order_->action != "hide_progress"; };
+  if (!order_ || !strikes_here() || step != order_->step || order_->phase != record::name_of(phase)) return;
   base::log_warning("test fault: {} in {} of step {}", order_->action, order_->phase, step);
   if (order_->action == "kill") ::kill(::getpid(), SIGKILL);
   if (order_->action == "segv") ::raise(SIGSEGV);
   if (order_->action == "exit") std::_Exit(7);
+  if (order_->action == "stop") ::raise(SIGSTOP);
   if (order_->action == "throw") throw std::runtime_error("a test asked this rank to fail");
-  if (order_->action == "stall") std::this_thread::sleep_for(std::chrono::hours(1));
+  if (order_->action == "stall") std::this_thread::sleep_for(std::chrono::duration<double>(order_->seconds));
   if (order_->action == "mismatch") {
     const at::Tensor odd = at::zeros({17}, at::TensorOptions().device(group.device()));
     group.all_reduce(odd, comm::Reduce::sum, "a test's odd one out").wait();

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -18,6 +20,10 @@ class Faults {
   void at(record::Phase phase, std::int64_t step, const comm::Group& group) const;
   // True when this step's loss is to be made NaN.
   bool spoils_loss(std::int64_t step) const;
+  // For World::Options: an NCCL that fails, when this rank's is to (action=nccl).
+  std::function<std::shared_ptr<comm::Transport>()> broken_nccl() const;
+  // True when the device's progress is not to be seen (action=hide_progress).
+  bool hides_progress() const { return order_ && order_->action == "hide_progress"; }
   // True when a micro-batch of so many samples is to find no memory (action=memory samples=N).
   bool refuses(std::int64_t samples) const { return order_ && order_->action == "memory" && samples > order_->samples; }
 
@@ -28,6 +34,7 @@ class Faults {
     std::string phase = "forward";
     std::string action;
     std::int64_t samples = 0;  // memory: what still fits
+    double seconds = 3600;     // stall: how long
   };
   std::optional<Order> order_;
 };

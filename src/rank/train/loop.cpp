@@ -214,6 +214,7 @@ class Loop {
     unannounced_ = run_.progress.step;
     // Writing a small checkpoint behind training gains nothing, and until it is whole a crash would lose the interval before it too.
     announce_checkpoint(/*wait=*/run_.replica.parameters() <= small_model_parameters);
+    run_.ranks().meet("saving a checkpoint");  // a disk may keep one rank far longer than the others
     last_end_ = Moment(run_.world->device());
   }
 
@@ -275,6 +276,7 @@ class Loop {
     if (saves) save_last();
     if (!stopping_) write_model();
     run_.page->set_phase(record::Phase::finishing, run_.progress.step);
+    run_.faults.at(record::Phase::finishing, run_.progress.step, run_.ranks());
     if (run_.metrics) {
       summary_.write();
       run_.metrics->write_event(
@@ -284,7 +286,7 @@ class Loop {
                          {"checkpoint", saves ? nlohmann::json(checkpoint_path(run_.progress.step).string()) : nlohmann::json(nullptr)}}
               .dump());
     }
-    run_.ranks().barrier("the end of the run");
+    run_.ranks().meet("the end of the run");
   }
 
   Run& run_;

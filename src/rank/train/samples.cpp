@@ -92,7 +92,9 @@ std::vector<std::string> Samples::own_share(const comm::Group& ranks, const std:
 void Samples::write(const comm::Group& ranks) {
   if (!writes_samples(run_)) return;
   const std::vector<std::string> prompts = prompts_of(run_.config.monitor);
-  const std::vector<std::string> texts = gather(ranks, own_share(ranks, prompts));
+  const std::vector<std::string> mine = own_share(ranks, prompts);
+  ranks.meet("writing samples");
+  const std::vector<std::string> texts = gather(ranks, mine);
   if (!run_.metrics) return;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     run_.metrics->write_event(

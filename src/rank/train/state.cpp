@@ -109,7 +109,7 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
   }
   if (!newest) {
     if (group.rank() == 0) checkpoint::Reader(where).verify();
-    group.barrier("resume from the asked checkpoint");
+    group.meet("verifying the checkpoint");
     return where;
   }
   // Reading and verifying once is enough; it is the same disk.
@@ -120,6 +120,7 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
     for (const std::string& line : skipped) base::log_warning("resume: {}", line);
     if (found) chosen = found->filename().string();
   }
+  group.meet("verifying the checkpoint");
   chosen = name_from_first(group, chosen);
   if (!chosen.empty()) return where / chosen;
   if (asked != "auto") {

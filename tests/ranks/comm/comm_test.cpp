@@ -3,6 +3,12 @@
 
 #include <ATen/ops/arange.h>
 
+#include <chrono>
+#include <iostream>
+#include <thread>
+
+#include "base/error.h"
+#include "rank/comm/transport.h"
 #include "support/ranks/run_ranks.h"
 
 namespace lockstep {
@@ -109,6 +115,76 @@ TEST(Failures, LostRankIsAnErrorThatNamesTheOperation) {
   EXPECT_EQ(outcomes[0].exit_code, 1);
   EXPECT_NE(outcomes[0].log.find("[comm] rank 0: all_reduce 1 of group world (gradients of block 3) failed"), std::string::npos)
       << outcomes[0].log;
+}
+
+// Operations fail after two seconds here; a rank that comes four seconds late is waited for.
+TEST(Meeting, HasNoDeadline) {
+  const auto outcomes = testing::try_ranks(
+      2, config::Backend::automatic,
+      [](comm::World& world) {
+        for (int round = 0; round < 3; ++round) {
+          if (round == 1 && world.place().rank == 0) std::this_thread::sleep_for(std::chrono::seconds(4));
+          world.everyone().meet("a test");
+        }
+        const at::Tensor mine = numbers(world, 1, 1);
+        world.everyone().all_reduce(mine, Reduce::sum, "test").wait();
+        return values(mine);
+      },
+      60, [](comm::World::Options& options) { options.timeout_s = 2; });
+  for (const auto& outcome : outcomes) {
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    EXPECT_EQ(outcome.numbers, std::vector<double>{2});
+  }
+}
+
+TEST(Meeting, ARankWithoutASignOfLifeIsNamed) {
+  const auto outcomes = testing::try_ranks(
+      3, config::Backend::automatic,
+      [](comm::World& world) -> std::vector<double> {
+        if (world.place().rank == 2) std::_Exit(9);
+        if (world.place().rank == 1) std::this_thread::sleep_for(std::chrono::hours(1));  // at work, and its signs of life show it
+        world.everyone().meet("a test");
+        return {};
+      },
+      8, [](comm::World::Options& options) { options.timeout_s = options.silence_s = 2; });
+  EXPECT_EQ(outcomes[0].exit_code, 1);
+  EXPECT_NE(outcomes[0].log.find("meeting 1 of group world (a test) failed: stopped waiting for the other ranks: rank 2 has given no sign "
+                                 "of life for 2 s"),
+            std::string::npos)
+      << outcomes[0].log;
+}
+
+// Stands in for an NCCL that is well on some ranks: there its start waits for the others.
+std::vector<testing::RankOutcome> with_nccl(int ranks, config::Backend backend, std::function<std::shared_ptr<comm::Transport>(int)> nccl) {
+  return testing::try_ranks(
+      ranks, backend,
+      [](comm::World& world) {
+        const at::Tensor mine = numbers(world, 1, 1);
+        world.everyone().all_reduce(mine, Reduce::sum, "test").wait();
+        std::cout << "fallback: " << world.fallback() << std::endl;
+        return std::vector<double>{values(mine)[0], static_cast<double>(world.backend())};
+      },
+      20, [nccl](comm::World::Options& options) { options.nccl = [nccl, rank = options.place.rank] { return nccl(rank); }; });
+}
+
+TEST(Nccl, WhereOneRankCannotUseItNoneDoes) {
+  const auto outcomes = with_nccl(3, config::Backend::automatic, [](int rank) -> std::shared_ptr<comm::Transport> {
+    if (rank == 1) throw base::machine_error("comm", "NCCL cannot connect rank 1 on cuda:1: a test says so.");
+    std::this_thread::sleep_for(std::chrono::hours(1));
+    return nullptr;
+  });
+  for (const auto& outcome : outcomes) {
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    EXPECT_EQ(outcome.numbers, (std::vector<double>{3, static_cast<double>(config::Backend::cpu)})) << outcome.log;
+    EXPECT_NE(outcome.log.find("fallback: NCCL cannot connect rank 1 on cuda:1: a test says so. All ranks fall back to"), std::string::npos)
+        << outcome.log;
+  }
+}
+
+TEST(Nccl, WhereAllRanksCanAllDo) {
+  const auto outcomes = with_nccl(3, config::Backend::automatic, [](int) { return comm::make_single_transport(); });
+  for (const auto& outcome : outcomes)
+    EXPECT_EQ(outcome.numbers, (std::vector<double>{1, static_cast<double>(config::Backend::nccl)})) << outcome.log;
 }
 
 TEST(Failures, SingleIsForOneRank) {

@@ -68,13 +68,16 @@ at::Device test_device() {
   return device;
 }
 
-[[noreturn]] void be_a_rank(config::Backend backend, const RankFunction& function) {
+[[noreturn]] void be_a_rank(config::Backend backend, const RankFunction& function,
+                            const std::function<void(comm::World::Options&)>& change) {
   int code = 1;
   try {
-    comm::World world({.place = comm::place_from_environment(), .backend = backend, .device = test_device(), .timeout_s = 30},
-                      std::make_shared<record::PageWriter>("", 0));
+    comm::World::Options options{.place = comm::place_from_environment(), .backend = backend, .device = test_device(), .timeout_s = 30};
+    change(options);
+    comm::World world(options, std::make_shared<record::PageWriter>("", 0));
     // What is tried on a GPU is NCCL: a fallback would pass in its place.
-    const bool expects_nccl = backend == config::Backend::automatic && world.device().is_cuda() && world.everyone().size() > 1;
+    const bool expects_nccl =
+        backend == config::Backend::automatic && !options.nccl && world.device().is_cuda() && world.everyone().size() > 1;
     if (expects_nccl && world.backend() != config::Backend::nccl)
       throw std::runtime_error("these ranks meet over " + std::string(config::name_of(world.backend())) +
                                ", not nccl: " + world.fallback());
@@ -124,10 +127,11 @@ pid_t start_rank(int rank, int ranks, int port, int call, const std::string& fol
 
 }  // namespace
 
-std::vector<RankOutcome> try_ranks(int ranks, config::Backend backend, const RankFunction& function, double deadline_s) {
+std::vector<RankOutcome> try_ranks(int ranks, config::Backend backend, const RankFunction& function, double deadline_s,
+                                   const std::function<void(comm::World::Options&)>& change) {
   const int call = next_call();
   if (const char* wanted = std::getenv("LOCKSTEP_TEST_CALL")) {
-    if (std::stoi(wanted) == call) be_a_rank(backend, function);
+    if (std::stoi(wanted) == call) be_a_rank(backend, function, change);
     return std::vector<RankOutcome>(static_cast<std::size_t>(ranks));  // an earlier call, on the way to ours
   }
   char pattern[] = "/tmp/lockstep-ranks-XXXXXX";

@@ -23,6 +23,9 @@ struct RankOutcome {
 std::vector<std::vector<double>> run_ranks(int ranks, config::Backend backend, const RankFunction& function);
 
 // The same for cases in which ranks are meant to fail: nothing is asserted, outcomes are returned.
-std::vector<RankOutcome> try_ranks(int ranks, config::Backend backend, const RankFunction& function, double deadline_s = 60);
+// `change` is called in every rank before it makes its world.
+std::vector<RankOutcome> try_ranks(
+    int ranks, config::Backend backend, const RankFunction& function, double deadline_s = 60,
+    const std::function<void(comm::World::Options&)>& change = [](comm::World::Options&) {});
 
 }  // namespace lockstep::testing

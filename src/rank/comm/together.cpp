@@ -1,0 +1,98 @@
+// A connection that all ranks have or none: each says through the store how its attempt went, and one decision holds for all.
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "rank/comm/transport.h"
+
+namespace lockstep::comm {
+namespace {
+
+// One attempt of this rank. Shared with its thread, which may never come back from a library that waits for a rank that has failed.
+struct Attempt {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false;
+  std::shared_ptr<Transport> transport;
+  std::string failure;
+};
+
+std::shared_ptr<Attempt> begin(const std::function<std::shared_ptr<Transport>()>& connect) {
+  auto attempt = std::make_shared<Attempt>();
+  std::thread([attempt, connect] {
+    std::shared_ptr<Transport> transport;
+    std::string failure;
+    try {
+      transport = connect();
+    } catch (const std::exception& error) {
+      failure = error.what();
+      failure = failure.substr(0, failure.find('\n'));
+    }
+    const std::lock_guard lock(attempt->mutex);
+    attempt->transport = std::move(transport);
+    attempt->failure = std::move(failure);
+    attempt->over = true;
+    attempt->changed.notify_all();
+  }).detach();
+  return attempt;
+}
+
+// The first word that any rank says is the last one: it is set once and read by all.
+class Decision {
+ public:
+  Decision(const c10::intrusive_ptr<c10d::Store>& store, std::string_view name) : store_(store), key_(fmt::format("{}/decision", name)) {}
+
+  void say(const std::string& word) const { store_->compareSet(key_, std::string(), word); }
+  std::optional<std::string> heard() const {
+    if (!store_->check({key_})) return std::nullopt;
+    const std::vector<std::uint8_t> word = store_->get(key_);
+    return std::string(word.begin(), word.end());
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::string key_;
+};
+
+constexpr std::string_view all_well = "all well";
+
+}  // namespace
+
+std::shared_ptr<Transport> connect_together(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s,
+                                            std::string_view name, const std::function<std::shared_ptr<Transport>()>& connect,
+                                            std::string& failure) {
+  const Decision decision(store, name);
+  const std::string well = fmt::format("{}/well", name);
+  const std::shared_ptr<Attempt> attempt = begin(connect);
+  const std::int64_t begun_ns = base::now_ns();
+  bool told = false;
+  for (;;) {
+    std::unique_lock lock(attempt->mutex);
+    attempt->changed.wait_for(lock, std::chrono::milliseconds(2), [&] { return attempt->over && !told; });
+    const bool over = attempt->over;
+    lock.unlock();
+    if (over && !std::exchange(told, true)) {
+      if (!attempt->failure.empty())
+        decision.say(attempt->failure);
+      else if (store->add(well, 1) == place.world_size)
+        decision.say(std::string(all_well));
+    }
+    if (const auto word = decision.heard()) {
+      if (*word == all_well) return attempt->transport;
+      failure = *word;
+      return nullptr;
+    }
+    if (base::seconds_since(begun_ns) > timeout_s) {
+      decision.say(told ? fmt::format("rank {} waited {:.0f} s for {} on the other ranks.", place.rank, timeout_s, name)
+                        : fmt::format("{} did not connect rank {} within {:.0f} s.", name, place.rank, timeout_s));
+    }
+  }
+}
+
+}  // namespace lockstep::comm
