@@ -82,8 +82,38 @@ class PosixWriter : public FileWriter {
   bool direct_refused_ = false;
 };
 
+class PosixAppender : public FileAppender {
+ public:
+  PosixAppender(int descriptor, bool owned) : descriptor_(descriptor), owned_(owned) {}
+  ~PosixAppender() override {
+    if (owned_) ::close(descriptor_);
+  }
+  Result append(std::string_view bytes) override {
+    Result result;
+    while (result.written < bytes.size()) {
+      const ssize_t written = ::write(descriptor_, bytes.data() + result.written, bytes.size() - result.written);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) {
+        result.error = std::strerror(errno);
+        break;
+      }
+      result.written += static_cast<std::size_t>(written);
+    }
+    return result;
+  }
+
+ private:
+  int descriptor_;
+  bool owned_;
+};
+
 class PosixFiles : public FileSystem {
  public:
+  std::unique_ptr<FileAppender> open_to_append(const std::filesystem::path& path) override {
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (descriptor < 0) throw file_error("open to append", path, errno);
+    return std::make_unique<PosixAppender>(descriptor, /*owned=*/true);
+  }
   std::unique_ptr<FileWriter> create(const std::filesystem::path& path) override { return std::make_unique<PosixWriter>(path); }
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
     if (::rename(from.c_str(), to.c_str()) != 0) throw file_error("rename to", to, errno);
@@ -121,6 +151,12 @@ class PosixFiles : public FileSystem {
 FileSystem& real_files() {
   static PosixFiles files;
   return files;
+}
+
+std::unique_ptr<FileAppender> append_to(int descriptor) { return std::make_unique<PosixAppender>(descriptor, /*owned=*/false); }
+
+bool tells_of_a_full_disk(std::string_view error) {
+  return error.find(std::strerror(ENOSPC)) != std::string_view::npos || error.find(std::strerror(EDQUOT)) != std::string_view::npos;
 }
 
 std::string read_text(const std::filesystem::path& path) {

@@ -21,11 +21,25 @@ class FileWriter {
   virtual void sync_and_close() = 0;
 };
 
+// One file that grows at its end, for lines that people read: nothing is synced. A disk that fills up takes the first bytes of a piece.
+class FileAppender {
+ public:
+  virtual ~FileAppender() = default;
+  struct Result {
+    std::size_t written = 0;
+    std::string error = {};  // the system's reason why not all of it was; empty: it was
+  };
+  virtual Result append(std::string_view bytes) = 0;
+};
+// Over a descriptor that is open and stays so, as standard error does.
+std::unique_ptr<FileAppender> append_to(int descriptor);
+
 // Errors are UserError(ExitCode::checkpoint) that name the path and the system's reason ("No space left on device").
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual std::unique_ptr<FileWriter> create(const std::filesystem::path& path) = 0;
+  virtual std::unique_ptr<FileAppender> open_to_append(const std::filesystem::path& path) = 0;  // makes it where there is none
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   virtual void sync_directory(const std::filesystem::path& path) = 0;
   virtual void create_directories(const std::filesystem::path& path) = 0;
@@ -36,6 +50,9 @@ class FileSystem {
 };
 
 FileSystem& real_files();
+
+// Whether an error tells of a disk, or of a person's share of one, that is full: it may have room again later.
+bool tells_of_a_full_disk(std::string_view error);
 
 std::string read_text(const std::filesystem::path& path);
 // Beside, synced, renamed: a reader sees the old text or the new one.

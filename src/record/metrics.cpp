@@ -1,16 +1,11 @@
-// Writes metrics.jsonl, one write call a line.
+// Writes metrics.jsonl, one write call a line while the disk takes them.
 #include "record/metrics.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files.h"
+#include "base/log.h"
 
 namespace lockstep::record {
 namespace {
@@ -69,32 +64,49 @@ std::string to_json_line(const EvalLine& line) {
   return json.dump();
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_at_step) : path_(path) {
-  // Replaced, not truncated: a reader that follows the file sees by its identity that it must begin anew.
-  const std::string kept = std::filesystem::exists(path) ? lines_up_to(base::read_text(path), resumed_at_step) : std::string();
-  const Json started = {{"event", "started"}, {"step", resumed_at_step}, {"time", base::utc_time()}};
-  base::write_text_atomically(base::real_files(), path, kept + started.dump() + "\n");
-  file_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (file_ < 0) throw base::checkpoint_error("record", "cannot open {} to append: {}.", path.string(), std::strerror(errno));
+MetricsWriter::MetricsWriter(std::filesystem::path path, Options options)
+    : path_(std::move(path)),
+      options_(std::move(options)),
+      files_(options_.files != nullptr ? *options_.files : base::real_files()),
+      lines_([this] { return begin_file(); }, options_.patience) {
+  const auto news = lines_.flush();
+  if (!news.error.empty() && !base::tells_of_a_full_disk(news.error))
+    throw base::checkpoint_error("record", "cannot begin {}: {}", path_.string(), news.error);
+  tell(news);
 }
 
-MetricsWriter::~MetricsWriter() {
-  if (file_ >= 0) ::close(file_);
+// Replaced, not truncated: a reader that follows the file sees by its identity that it must begin anew.
+std::unique_ptr<base::FileAppender> MetricsWriter::begin_file() {
+  const std::filesystem::path& history = options_.history.empty() ? path_ : options_.history;
+  const std::string kept =
+      std::filesystem::exists(history) ? lines_up_to(base::read_text(history), options_.resumed_at_step) : std::string();
+  const Json started = {{"event", "started"}, {"step", options_.resumed_at_step}, {"time", base::utc_time()}};
+  base::write_text_atomically(files_, path_, kept + started.dump() + "\n");
+  return files_.open_to_append(path_);
+}
+
+void MetricsWriter::tell(const base::PatientWriter::News& news) {
+  using Kind = base::PatientWriter::News::Kind;
+  if (news.kind == Kind::none) return;
+  const std::string text =
+      news.kind == Kind::began_to_wait
+          ? fmt::format("{} cannot be written ({}). Training goes on; up to {} MiB of its lines wait in memory until there is room.",
+                        path_.string(), news.error, options_.patience.capacity_bytes >> 20)
+          : fmt::format("{} is written again: {} lines had waited in memory{}.", path_.string(), news.waited,
+                        news.dropped > 0 ? fmt::format(", {} older ones are lost", news.dropped) : "");
+  base::log_warning("{}", text);
+  if (options_.say && news.kind == Kind::began_to_wait) options_.say(text);
+  if (news.kind == Kind::caught_up) write_event(Json{{"event", "note"}, {"text", text}}.dump());
+}
+
+std::int64_t MetricsWriter::finish() {
+  tell(lines_.flush());
+  return lines_.waiting();
 }
 
 void MetricsWriter::write(const StepLine& line) { write_event(to_json_line(line)); }
 void MetricsWriter::write(const EvalLine& line) { write_event(to_json_line(line)); }
 
-void MetricsWriter::write_event(std::string_view json_object) {
-  std::string line(json_object);
-  line += '\n';
-  const std::scoped_lock lock(mutex_);
-  for (std::size_t done = 0; done < line.size();) {
-    const ssize_t written = ::write(file_, line.data() + done, line.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw base::checkpoint_error("record", "cannot write to {}: {}.", path_.string(), std::strerror(errno));
-    done += static_cast<std::size_t>(written);
-  }
-}
+void MetricsWriter::write_event(std::string_view json_object) { tell(lines_.write(std::string(json_object) + "\n")); }
 
 }  // namespace lockstep::record

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/files.h"
+#include "base/patient_writer.h"
 
 namespace lockstep::record {
 
@@ -42,21 +45,35 @@ std::string to_json_line(const EvalLine& line);
 
 // Appends whole lines, from any thread. A resumed run first drops what lies past its step, so a step appears once; a run that starts
 // anew (step 0) drops all. Then comes {"event":"started","step":N}: readers know by it where this start's lines begin.
+// A disk that refuses lines never ends the run: up to 16 MiB of them wait in memory (some 40,000 steps; beyond that the oldest go) and are
+// written in order when there is room. What is there at the very start must be writable, if not full.
 class MetricsWriter {
  public:
-  MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_at_step);
-  ~MetricsWriter();
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
+  struct Options {
+    std::int64_t resumed_at_step = 0;
+    std::filesystem::path history = {};              // whose lines up to that step the file begins with; empty: its own
+    std::function<void(std::string_view)> say = {};  // hears that lines begin to wait; that it is over is a line
+    base::FileSystem* files = nullptr;               // null: the real ones
+    base::PatientWriter::Options patience = {};
+  };
+  MetricsWriter(std::filesystem::path path, Options options);
+  MetricsWriter(std::filesystem::path path, std::int64_t resumed_at_step)
+      : MetricsWriter(std::move(path), Options{.resumed_at_step = resumed_at_step}) {}
   void write(const StepLine& line);
   void write(const EvalLine& line);
   // Any other event, as one JSON object: samples, checkpoints, messages.
   void write_event(std::string_view json_object);
+  // The last try before the end; how many lines are lost.
+  std::int64_t finish();
 
  private:
+  std::unique_ptr<base::FileAppender> begin_file();
+  void tell(const base::PatientWriter::News& news);
+
   std::filesystem::path path_;
-  std::mutex mutex_;
-  int file_ = -1;
+  Options options_;
+  base::FileSystem& files_;
+  base::PatientWriter lines_;
 };
 
 }  // namespace lockstep::record

@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::uint64_t page_magic = 0x32'65'67'61'70'6b'63'6cull;  // "lckpage2"
 constexpr std::size_t failure_bytes = 4096;
+constexpr std::size_t notice_bytes = 1024;
 
 template <std::size_t n>
 void copy_text(char (&to)[n], std::string_view from) {
@@ -46,9 +47,11 @@ struct PageWriter::Body {
   std::int64_t phase_since_ns;
   std::int64_t progress_ns;
   std::int64_t failure_ns;
+  std::int64_t notice_ns;
   std::uint64_t stamped;  // operations so far; operation k lies in slot k % operations_kept
   std::array<Operation, operations_kept> operations;
   char failure[failure_bytes];
+  char notice[notice_bytes];
 };
 
 // What lies in the file. Words are atomics, so a reader that looks while they change reads old or new words, never undefined ones.
@@ -225,6 +228,13 @@ void PageWriter::set_failure(std::string_view text, int exit_code) {
   publish(body_->failure, sizeof body_->failure);
 }
 
+void PageWriter::set_notice(std::string_view text) {
+  const std::scoped_lock lock(mutex_);
+  copy_text(body_->notice, text);
+  body_->notice_ns = body_->progress_ns = base::now_ns();
+  publish(body_->notice, sizeof body_->notice);
+}
+
 PageReader::PageReader(std::filesystem::path path) : path_(std::move(path)) {}
 
 PageReader::~PageReader() { close(); }
@@ -295,6 +305,8 @@ std::optional<PageView> PageReader::read() {
   view.failure = body->failure;
   view.failure_code = body->failure_code;
   view.failure_ns = body->failure_ns;
+  view.notice = body->notice;
+  view.notice_ns = body->notice_ns;
   const std::uint64_t kept = std::min<std::uint64_t>(body->stamped, operations_kept);
   for (std::uint64_t i = body->stamped - kept; i < body->stamped; ++i) view.operations.push_back(body->operations[i % operations_kept]);
   return view;

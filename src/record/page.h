@@ -75,6 +75,8 @@ struct PageView {
   std::string failure;                // first fatal error text of this rank, empty if none
   std::int32_t failure_code = 0;      // its exit code
   std::int64_t failure_ns = 0;        // when it was written
+  std::string notice;                 // what people should know while it trains, the last of it; empty if nothing
+  std::int64_t notice_ns = 0;         // when it was written
   std::vector<Operation> operations;  // newest last, at most operations_kept
 };
 
@@ -95,6 +97,8 @@ class PageWriter {
   // Does nothing if the slot has been given to a newer operation since.
   void mark(int slot, std::uint64_t sequence, OperationState state);
   void set_failure(std::string_view text, int exit_code);  // the first one wins
+  // For words that have no other way to people, as while the disk is full; the last one wins.
+  void set_notice(std::string_view text);
 
  private:
   struct Body;

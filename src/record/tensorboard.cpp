@@ -4,12 +4,11 @@
 #include <unistd.h>
 
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <ctime>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/log.h"
 
 namespace lockstep::record {
 namespace {
@@ -53,17 +52,22 @@ std::uint32_t masked_crc(std::string_view bytes) {
 
 }  // namespace
 
-TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) {
-  std::filesystem::create_directories(folder);
-  const auto path = folder / fmt::format("events.out.tfevents.{}.lockstep.{}", std::time(nullptr), ::getpid());
-  file_ = std::fopen(path.c_str(), "wb");
-  if (file_ == nullptr) throw base::checkpoint_error("record", "cannot create {}: {}.", path.string(), std::strerror(errno));
-  std::string event = event_head(0);
-  put_text(event, 3, "brain.Event:2");
-  write_record(event);
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder, std::int64_t resumed_at_step, base::FileSystem& files,
+                                     base::PatientWriter::Options patience)
+    : records_(
+          [&files, folder, path = folder / fmt::format("events.out.tfevents.{}.lockstep.{}", std::time(nullptr), ::getpid())] {
+            files.create_directories(folder);
+            return files.open_to_append(path);
+          },
+          patience) {
+  std::string version = event_head(0);
+  put_text(version, 3, "brain.Event:2");
+  write_record(version);
+  // Event.session_log = 7 { status = 1: START }: steps from here on are this start's.
+  std::string start = event_head(resumed_at_step + 1);
+  put_text(start, 7, "\x08\x01");
+  write_record(start);
 }
-
-TensorBoardWriter::~TensorBoardWriter() { std::fclose(file_); }
 
 void TensorBoardWriter::add(std::string_view tag, std::int64_t step, double value) {
   // Event.summary = 5 { Summary.value = 1 { tag = 1, simple_value = 2 (float) } }
@@ -85,8 +89,9 @@ void TensorBoardWriter::write_record(const std::string& event) {
   put_raw(record, masked_crc(length));
   record += event;
   put_raw(record, masked_crc(event));
-  std::fwrite(record.data(), 1, record.size(), file_);
-  std::fflush(file_);
+  const auto news = records_.write(record);
+  if (news.kind == base::PatientWriter::News::Kind::began_to_wait)
+    base::log_warning("TensorBoard's file cannot be written: {}", news.error);
 }
 
 }  // namespace lockstep::record

@@ -2,23 +2,26 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <string_view>
 
+#include "base/files.h"
+#include "base/patient_writer.h"
+
 namespace lockstep::record {
 
+// Like metrics.jsonl, it outlives a full disk: scalars wait in memory (16 MiB) until there is room.
 class TensorBoardWriter {
  public:
-  explicit TensorBoardWriter(const std::filesystem::path& folder);
-  ~TensorBoardWriter();
-  TensorBoardWriter(const TensorBoardWriter&) = delete;
+  // Readers leave out what an earlier start wrote past the step that this one was resumed at.
+  TensorBoardWriter(const std::filesystem::path& folder, std::int64_t resumed_at_step, base::FileSystem& files = base::real_files(),
+                    base::PatientWriter::Options patience = {});
   void add(std::string_view tag, std::int64_t step, double value);
 
  private:
   void write_record(const std::string& event);
-  std::FILE* file_ = nullptr;
+  base::PatientWriter records_;
 };
 
 }  // namespace lockstep::record

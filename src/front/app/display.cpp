@@ -85,7 +85,18 @@ void Display::tick(std::span<const record::PageView> pages) {
     if (line->starts_with(R"({"event":"started")")) first = line;
   }
   for (auto line = first; line != update.lines.end(); ++line) show(*line);
+  show_notices(pages);
   if (options_.terminal && !options_.headless) draw_bar(pages);
+}
+
+// What a rank could not say in metrics.jsonl.
+void Display::show_notices(std::span<const record::PageView> pages) {
+  for (const record::PageView& page : pages) {
+    auto& shown = notices_ns_[page.rank];
+    if (page.notice_ns <= shown) continue;
+    shown = page.notice_ns;
+    say(fmt::format("rank {}: {}", page.rank, page.notice));
+  }
 }
 
 void Display::show(const std::string& line) {
@@ -98,6 +109,7 @@ void Display::show(const std::string& line) {
     tokens_per_second_ = number(json, "tokens_per_second");
   }
   if (const auto total = static_cast<std::int64_t>(number(json, "total_steps")); total > 0) options_.total_steps = total;
+  if (text_of(json, "event") == "started") started_ = true;
   if (text_of(json, "event") == "checkpoint") last_checkpoint_ = text_of(json, "path");
   if (options_.headless) return print(line);
   if (json.contains("loss")) return print(step_line(json, options_.total_steps));

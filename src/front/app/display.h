@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,11 +35,14 @@ class Display : public launch::Observer {
   std::int64_t last_step() const { return last_step_; }
   std::optional<double> last_loss() const { return last_loss_; }
   const std::string& last_checkpoint() const { return last_checkpoint_; }
+  // The ranks have taken up the run, from its beginning or from a checkpoint.
+  bool has_started() const { return started_; }
 
  private:
   void show(const std::string& line);
   void show_event(const nlohmann::json& json);
   void print(std::string_view line);
+  void show_notices(std::span<const record::PageView> pages);
   void draw_bar(std::span<const record::PageView> pages);
 
   record::Tail tail_;
@@ -48,6 +52,8 @@ class Display : public launch::Observer {
   double step_seconds_ = 0;
   double tokens_per_second_ = 0;
   std::string last_checkpoint_;
+  std::map<std::uint32_t, std::int64_t> notices_ns_;  // by rank, of the last one shown
+  bool started_ = false;
   std::string bar_;
 };
 

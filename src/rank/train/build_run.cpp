@@ -119,7 +119,8 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
                                                                               .keep = run->config.trainer.max_checkpoints,
                                                                               .asynchronous = run->config.checkpoint.asynchronous});
   if (run->is_first()) {
-    run->metrics = std::make_unique<record::MetricsWriter>(run->folder.metrics(), run->progress.step);
+    run->metrics = std::make_unique<record::MetricsWriter>(
+        run->folder.metrics(), record::MetricsWriter::Options{.resumed_at_step = run->progress.step, .say = [page = run->page](std::string_view text) { page->set_notice(text); }});
     run->metrics->write_event(nlohmann::json{
         {"event", "model"},
         {"parameters", run->replica.parameters()},
@@ -129,7 +130,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
         {"total_steps", run->total_steps},
         {"activations",
          run->recompute}}.dump());
-    if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard");
+    if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard", run->progress.step);
     if (!run->world->fallback().empty()) run->note(run->world->fallback());
     if (!fitted.empty()) run->note(fitted);
     for (const std::string& note : notes) run->note(note);

@@ -110,7 +110,11 @@ void Profile::stop() {
   if (!trace_.running()) return;
   const auto stem = folder_ / fmt::format("rank-{}", rank_);
   const std::int64_t traced = std::min(steps_, seen_ - warm_up_steps);
-  trace_.stop(stem, std::max<std::int64_t>(traced, 1));
+  try {
+    trace_.stop(stem, std::max<std::int64_t>(traced, 1));
+  } catch (const std::exception& error) {
+    return base::log_warning("the trace {} was not written: {}", stem.string(), error.what());
+  }
   base::log_info("traced {} steps: {}.json (open in ui.perfetto.dev) and {}.txt", traced, stem.string(), stem.string());
 }
 

@@ -34,6 +34,43 @@ void FaultyFiles::step(std::string_view doing, const fs::path& path) {
   if (operation == fail_at) throw base::checkpoint_error("files", "cannot {} {}: {}", doing, path.string(), fail_text);
 }
 
+std::size_t FaultyFiles::take_room(const fs::path& path, std::size_t bytes) {
+  std::int64_t used = 0;
+  for (const auto& [file, size] : sizes_) used += size;
+  const auto room = static_cast<std::size_t>(std::max<std::int64_t>(0, disk_bytes - used));
+  const std::size_t taken = std::min(bytes, room);
+  sizes_[path] += static_cast<std::int64_t>(taken);
+  return taken;
+}
+
+class FaultyFiles::Appender final : public base::FileAppender {
+ public:
+  Appender(FaultyFiles& owner, fs::path path) : owner_(owner), path_(std::move(path)), file_(path_, std::ios::binary | std::ios::app) {}
+
+  Result append(std::string_view bytes) override {
+    const std::lock_guard lock(owner_.mutex_);
+    try {
+      owner_.step("append to", path_);
+    } catch (const base::UserError& error) {
+      return {0, error.what()};
+    }
+    const std::size_t fits = owner_.take_room(path_, bytes.size());
+    file_.write(bytes.data(), static_cast<std::streamsize>(fits)).flush();
+    return {fits, fits < bytes.size() ? "No space left on device" : ""};
+  }
+
+ private:
+  FaultyFiles& owner_;
+  fs::path path_;
+  std::ofstream file_;
+};
+
+std::unique_ptr<base::FileAppender> FaultyFiles::open_to_append(const fs::path& path) {
+  const std::lock_guard lock(mutex_);
+  step("open to append", path);
+  return std::make_unique<Appender>(*this, path);
+}
+
 class FaultyFiles::Writer final : public base::FileWriter {
  public:
   Writer(FaultyFiles& owner, fs::path path) : owner_(owner), path_(std::move(path)), file_(path_, std::ios::binary | std::ios::trunc) {
@@ -48,12 +85,8 @@ class FaultyFiles::Writer final : public base::FileWriter {
       put(bytes.first(bytes.size() / 2));
       throw;
     }
-    std::int64_t used = 0;
-    for (const auto& [path, size] : owner_.sizes_) used += size;
-    const auto room = static_cast<std::size_t>(std::max<std::int64_t>(0, owner_.disk_bytes - used));
-    const auto fits = bytes.first(std::min(bytes.size(), room));
+    const auto fits = bytes.first(owner_.take_room(path_, bytes.size()));
     put(fits);
-    owner_.sizes_[path_] += static_cast<std::int64_t>(fits.size());
     if (fits.size() < bytes.size()) throw base::checkpoint_error("files", "cannot write {}: No space left on device", path_.string());
   }
   void sync_and_close() override {

@@ -36,6 +36,7 @@ class FaultyFiles final : public base::FileSystem {
   void lose_power(bool keep_names);
 
   std::unique_ptr<base::FileWriter> create(const std::filesystem::path& path) override;
+  std::unique_ptr<base::FileAppender> open_to_append(const std::filesystem::path& path) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void sync_directory(const std::filesystem::path& path) override;
   void create_directories(const std::filesystem::path& path) override;
@@ -44,6 +45,9 @@ class FaultyFiles final : public base::FileSystem {
 
  private:
   class Writer;
+  class Appender;
+  // As many of these bytes as the disk has room for, which `path` then takes up.
+  std::size_t take_room(const std::filesystem::path& path, std::size_t bytes);
   struct NameChange {
     std::filesystem::path from;  // empty: made anew
     std::filesystem::path to;

@@ -7,10 +7,14 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "record/run_folder.h"
 #include "record/tail.h"
+#include "record/tensorboard.h"
+#include "support/files/faulty_files.h"
 
 namespace lockstep::record {
 namespace {
@@ -67,6 +71,79 @@ TEST_F(MetricsTest, ResumeKeepsExactlyWhatCameBefore) {
     if (c.file.empty()) std::filesystem::remove(path_);
     { MetricsWriter writer(path_, c.step); }
     EXPECT_EQ(kept(), c.kept) << c.what;
+  }
+}
+
+TEST_F(MetricsTest, AnotherTimelinesLinesMayComeFirst) {
+  write_file("{\"step\":1,\"loss\":9}\n");
+  const auto old = folder_ / "old.jsonl";
+  std::ofstream(old) << "{\"step\":1,\"loss\":2}\n{\"step\":2,\"loss\":1}\n{\"step\":3,\"loss\":1}\n";
+  { MetricsWriter writer(path_, {.resumed_at_step = 2, .history = old}); }
+  EXPECT_EQ(kept(), "{\"step\":1,\"loss\":2}\n{\"step\":2,\"loss\":1}\n");
+  { MetricsWriter writer(path_, {.resumed_at_step = 2, .history = folder_ / "nowhere"}); }
+  EXPECT_EQ(kept(), "");
+}
+
+TEST_F(MetricsTest, AFullDiskEndsNothing) {
+  support::FaultyFiles files;
+  std::vector<std::string> said;
+  MetricsWriter writer(path_,
+                       {.say = [&](std::string_view text) { said.emplace_back(text); }, .files = &files, .patience = {.retry_s = 0}});
+  writer.write_event(R"({"step":1})");
+  files.disk_bytes = static_cast<std::int64_t>(std::filesystem::file_size(path_)) + 5;
+  for (int step = 2; step <= 40; ++step) writer.write_event(fmt::format(R"({{"step":{}}})", step));
+  ASSERT_EQ(said.size(), 1u) << "once";
+  EXPECT_NE(said[0].find("metrics.jsonl cannot be written (No space left on device). Training goes on"), std::string::npos) << said[0];
+  files.disk_bytes = support::FaultyFiles::never;
+  writer.write_event(R"({"step":41})");
+  EXPECT_EQ(said.size(), 1u) << "the file itself tells of the end";
+  EXPECT_EQ(writer.finish(), 0);
+  std::vector<int> steps;
+  bool noted = false;
+  for (const std::string& line : Tail(path_).poll().lines) {
+    const auto json = nlohmann::json::parse(line);
+    if (!json.contains("event")) steps.push_back(json["step"]);
+    noted = noted || (json.value("event", "") == "note" &&
+                      json["text"].get<std::string>().find("is written again: 40 lines had waited") != std::string::npos);
+  }
+  std::vector<int> all(41);
+  std::iota(all.begin(), all.end(), 1);
+  EXPECT_EQ(steps, all);
+  EXPECT_TRUE(noted);
+}
+
+TEST_F(MetricsTest, ADiskThatIsFullFromTheStartIsWaitedForButNotOneThatRefuses) {
+  support::FaultyFiles files;
+  files.disk_bytes = 0;
+  write_file("{\"step\":1}\n{\"step\":2}\n");
+  MetricsWriter writer(path_, {.resumed_at_step = 1, .files = &files, .patience = {.retry_s = 0}});
+  writer.write_event(R"({"step":2,"again":true})");
+  EXPECT_EQ(base::read_text(path_), "{\"step\":1}\n{\"step\":2}\n") << "the lines of before stay until there is room for new ones";
+  EXPECT_EQ(writer.finish(), 1);
+  files.disk_bytes = support::FaultyFiles::never;
+  EXPECT_EQ(writer.finish(), 0);
+  EXPECT_EQ(kept(), "{\"step\":1}\n");
+  EXPECT_NE(base::read_text(path_).find("again"), std::string::npos);
+
+  support::FaultyFiles broken;
+  broken.fail_at = 0;
+  EXPECT_THROW(MetricsWriter(path_, {.files = &broken}), base::UserError);
+}
+
+TEST_F(MetricsTest, ScalarsOutliveAFullDiskInWholeRecords) {
+  std::string whole;
+  for (const bool full : {false, true}) {
+    support::FaultyFiles files;
+    const auto folder = folder_ / (full ? "full" : "free");
+    TensorBoardWriter writer(folder, 3, files, {.retry_s = 0});
+    for (int step = 4; step < 9; ++step) {
+      if (full) files.disk_bytes = step == 8 ? support::FaultyFiles::never : 150;  // in the middle of a record
+      writer.add("train/loss", step, 0.5);
+    }
+    std::string text;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) text = base::read_text(entry.path());
+    if (!full) whole = text;
+    EXPECT_EQ(text.size(), whole.size());
   }
 }
 
