@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "record/owner.h"
 #include "record/run_folder.h"
 
 namespace lockstep::app {
@@ -58,15 +59,31 @@ fs::path checkpoints_of(const config::RunConfig& config) {
                                                : fs::path(config.trainer.checkpoint_dir);
 }
 
+void refuse_to_overwrite(const config::RunConfig& config) {
+  if (!config.checkpoint.resume.empty()) return;
+  const fs::path folder = fs::path(config.output) / config.name;
+  const fs::path checkpoints = checkpoints_of(config);
+  const bool elsewhere = !config.trainer.checkpoint_dir.empty() && !record::list_checkpoints(checkpoints).empty();
+  if (elsewhere) {
+    const auto owner = record::owner_of(checkpoints);
+    if (owner && owner->run.filename() != config.name) return;  // another run's, which is refused by its name
+  }
+  if (!elsewhere && !has_checkpoints(folder)) return;
+  throw base::usage_error("launch", "{} already holds a run with checkpoints{}. Go on with it (--resume auto), or choose another {}.",
+                          folder.string(), elsewhere ? fmt::format(" (in {})", checkpoints.string()) : "",
+                          elsewhere ? "--name and trainer.checkpoint_dir" : "--name");
+}
+
 RunName name_run(const config::RunConfig& config, const std::optional<std::string>& label) {
   const bool resumes = config.checkpoint.resume == "auto";
   if (!config.name.empty()) {
-    const fs::path folder = fs::path(config.output) / config.name;
-    if (!resumes && config.checkpoint.resume.empty() && has_checkpoints(folder)) {
-      throw base::usage_error("launch", "{} already holds a run with checkpoints. Go on with it (--resume auto), or choose another --name.",
-                              folder.string());
-    }
+    refuse_to_overwrite(config);
     return {config.name, ""};
+  }
+  if (resumes && !config.trainer.checkpoint_dir.empty()) {
+    const auto owner = record::owner_of(config.trainer.checkpoint_dir);
+    if (owner && fs::exists(fs::path(config.output) / owner->run.filename() / "run_id"))
+      return {owner->run.filename().string(), "the run that trainer.checkpoint_dir belongs to (--resume auto)"};
   }
   if (resumes) {
     if (const auto newest = newest_run_with_checkpoint(config)) return {*newest, "the newest run with a checkpoint (--resume auto)"};
@@ -75,7 +92,7 @@ RunName name_run(const config::RunConfig& config, const std::optional<std::strin
   std::string free = name;
   for (int n = 2; fs::exists(fs::path(config.output) / free) && (!label || has_checkpoints(fs::path(config.output) / free)); ++n)
     free = fmt::format("{}-{}", name, n);
-  return {free, label ? "model.name and the launcher's job" : "model.name and the time"};
+  return {free, label ? "model.name and the launcher's job" : "model.name and the time", !label};
 }
 
 std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name) {

@@ -12,13 +12,17 @@ namespace lockstep::app {
 
 struct RunName {
   std::string name;
-  std::string reason;  // what it follows from, if it was not given
+  std::string reason;   // what it follows from, if it was not given
+  bool is_new = false;  // made up for a run that starts now: another name would do as well
 };
 
 // The name of a run's folder under config.output. `label`: what all ranks of another launcher agree on, or nothing to use the time.
 // With --resume auto and no name, the newest run of this model that has a checkpoint.
 // UserError if the named run already has checkpoints and is not to be resumed: its files would be written over.
 RunName name_run(const config::RunConfig& config, const std::optional<std::string>& label);
+
+// UserError if the run has checkpoints and is not to be resumed, wherever they lie.
+void refuse_to_overwrite(const config::RunConfig& config);
 
 // Where this run's checkpoints lie.
 std::filesystem::path checkpoints_of(const config::RunConfig& config);

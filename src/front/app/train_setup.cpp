@@ -136,6 +136,7 @@ TrainSetup set_up(config::Settings settings, const Environment& environment) {
     label = std::to_string(config.parallel.master_port > 0 ? config.parallel.master_port : launch::first_port);
   const RunName name = name_run(config, label);
   config.name = name.name;
+  setup.new_name = name.is_new;
   if (!name.reason.empty()) setup.settings.sources["name"] = {config::Origin::derived, name.reason};
   if (config.checkpoint.resume == "auto" && record::list_checkpoints(checkpoints_of(config)).empty()) {
     setup.plan.notes.push_back(

@@ -19,6 +19,7 @@ struct TrainSetup {
   launch::Job job;                  // complete but for worker and libraries
   bool writes_shared_files = true;  // rank 0 is here
   bool on_gpus = false;
+  bool new_name = false;  // the run's name was made up for it
 };
 
 // Touches nothing on disk and starts nothing. UserError for what cannot be met.

@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "front/app/display.h"
 #include "front/app/naming.h"
+#include "front/app/ownership.h"
 #include "front/app/prepare_data.h"
 #include "front/app/train_setup.h"
 #include "front/app/verbs.h"
@@ -63,10 +64,11 @@ class Training {
     const fs::path program = launch::own_program();
     setup_.job.worker = launch::find_worker(environment_, program);
     setup_.job.library_path = launch::library_path(launch::find_libtorch(environment_, program), environment_);
+    take_ownership();
     prepare();  // may take a while, and Ctrl-C ends it: signals are caught from here on
     launch::Signals signals;
     launch::sweep_old_pages();
-    lease_ = take_port(setup_);
+    port_ = take_port(setup_);
     if (shows()) print_plan();
     write_config();
     const int code = run_with_restarts(signals);
@@ -77,6 +79,14 @@ class Training {
  private:
   bool shows() const { return setup_.writes_shared_files; }
   bool headless() const { return setup_.settings.values.monitor.headless; }
+
+  // Before anything is written: a run that someone else trains is left alone.
+  void take_ownership() {
+    if (!setup_.writes_shared_files) return;
+    owned_.emplace(setup_, [](std::string_view line) { std::fputs(fmt::format("[launch] {}\n", line).c_str(), stderr); });
+    setup_.job.environment["LOCKSTEP_LEASE"] = owned_->token();
+    setup_.job.must_end = [this] { return owned_->lost_to(); };
+  }
 
   void prepare() const {
     for (const PreparedPart& part : prepare_data(setup_.settings.values)) {
@@ -99,17 +109,23 @@ class Training {
     std::fflush(stdout);
   }
 
-  // Rank 0's launcher writes the run folder's config; another rank of a foreign job hands its worker a copy of its own.
-  void write_config() {
+  // Rank 0's launcher writes the run folder's config; another rank of a foreign job hands its worker a copy of its own. So does a restart
+  // that finds the disk full.
+  void write_config(bool restart = false) {
     launch::Job& job = setup_.job;
     base::real_files().create_directories(job.folder.root);
+    const std::string text = config::to_yaml(setup_.settings);
     if (setup_.writes_shared_files) {
       job.config = job.folder.config();
-    } else {
-      job.config = launch::make_pages_folder(job.id) / fmt::format("{}.yaml", job.ranks.front().rank);
-      private_config_ = true;
+      try {
+        return base::write_text_atomically(base::real_files(), job.config, text);
+      } catch (const base::UserError& error) {
+        if (!restart || !base::tells_of_a_full_disk(error.what())) throw;
+      }
     }
-    base::write_text_atomically(base::real_files(), job.config, config::to_yaml(setup_.settings));
+    job.config = launch::make_pages_folder(job.id) / fmt::format("{}.yaml", job.ranks.front().rank);
+    private_config_ = true;
+    base::write_text_atomically(base::real_files(), job.config, text);
   }
 
   void remove_private_config() const {
@@ -128,7 +144,8 @@ class Training {
     for (std::int64_t restart = 1;; ++restart) {
       const Outcome outcome = launch::run_job(setup_.job, display, signals);
       display.clear_bar();
-      if (outcome.kind == Outcome::Kind::failed && restart <= allowed && worth_a_restart(outcome.report.exit_code)) {
+      if (outcome.kind == Outcome::Kind::failed && restart <= allowed && worth_a_restart(outcome.report.exit_code) &&
+          !(owned_ && owned_->lost_to())) {
         display.complain(outcome.report.text);
         prepare_restart(display, restart, allowed);
         continue;
@@ -145,16 +162,19 @@ class Training {
   void prepare_restart(Display& display, std::int64_t restart, std::int64_t allowed) {
     config::RunConfig& config = setup_.settings.values;
     const auto checkpoints = record::list_checkpoints(checkpoints_of(config));
-    if (!checkpoints.empty()) {
+    std::string from = config.checkpoint.resume;
+    // Until the ranks have gone back to the checkpoint that was asked for, later ones of the run still stand beside it.
+    if (!checkpoints.empty() && (display.has_started() || from.empty() || from == "auto")) {
+      from = fmt::format("the newest whole checkpoint, {}", checkpoints.back().path.string());
       config.checkpoint.resume = "auto";
       setup_.settings.sources["checkpoint.resume"] = {config::Origin::derived, "a restart"};
+    } else if (from.empty() || from == "auto") {
+      from = "the beginning: there is no checkpoint yet";
     }
-    lease_.reset();
-    lease_ = take_port(setup_);  // the old port may still be held by connections of the dead
-    write_config();
-    display.say(fmt::format("restart {} of {} from {}.", restart, allowed,
-                            checkpoints.empty() ? "the beginning: there is no checkpoint yet"
-                                                : fmt::format("the newest whole checkpoint, {}", checkpoints.back().path.string())));
+    port_.reset();
+    port_ = take_port(setup_);  // the old port may still be held by connections of the dead
+    write_config(/*restart=*/true);
+    display.say(fmt::format("restart {} of {} from {}.", restart, allowed, from));
   }
 
   int conclude(const Outcome& outcome, Display& display, double seconds) {
@@ -208,7 +228,8 @@ class Training {
   std::span<const std::string> args_;
   const std::string& program_;
   const launch::Environment& environment_;
-  std::optional<launch::PortLease> lease_;
+  std::optional<Ownership> owned_;
+  std::optional<launch::PortLease> port_;
   bool private_config_ = false;
 };
 

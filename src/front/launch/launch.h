@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,6 +46,8 @@ struct Job {
   bool foreign = false;  // another launcher started this rank: the others of this machine are only seen by their pages
   double stall_seconds = 30;
   double stall_abort_seconds = 120;
+  // Asked several times a second: a reason to end the job at once, without a last save.
+  std::function<std::optional<std::string>()> must_end = {};
 };
 
 // The environment of one rank's worker.

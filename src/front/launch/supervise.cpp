@@ -43,6 +43,7 @@ class Supervisor {
     for (;;) {
       if (const int signal = signals_.wait(tick_seconds); signal != 0 && signal != SIGCHLD) steer(signal);
       if (ended_at_once_ != 0) return end_at_once();
+      if (const auto reason = job_.must_end ? job_.must_end() : std::nullopt) return end_for(*reason);
       reap();
       pages_.read();
       observer_.tick(pages_.last());
@@ -250,6 +251,15 @@ class Supervisor {
     kill_all();
     observer_.tick(pages_.last());
     return {kind, 0, {}, trained()};
+  }
+
+  Outcome end_for(const std::string& reason) {
+    kill_all();
+    const Report report{.exit_code = static_cast<int>(base::ExitCode::run),
+                        .rank = {},
+                        .headline = reason,
+                        .text = fmt::format("[launch] {}. This run has ended its ranks and writes nothing more.\n", reason)};
+    return {Outcome::Kind::failed, 0, report, trained()};
   }
 
   Outcome end_at_once() {

@@ -62,6 +62,21 @@ TEST_F(AppTest, CheckpointsOfAnotherRunAreNotWrittenOver) {
   EXPECT_EQ(name_run(wanted, "29500").name, "nano-29500-2");
 }
 
+TEST_F(AppTest, CheckpointsElsewhereAreNotWrittenOverEither) {
+  config::RunConfig wanted = config();
+  wanted.name = "mine";
+  wanted.trainer.checkpoint_dir = folder_ / "elsewhere";
+  EXPECT_EQ(name_run(wanted, std::nullopt).name, "mine");
+  touch(folder_ / "elsewhere" / "step-000010" / "manifest.json");
+  EXPECT_THROW(name_run(wanted, std::nullopt), base::UserError);
+  wanted.checkpoint.resume = "auto";
+  EXPECT_EQ(name_run(wanted, std::nullopt).name, "mine");
+  wanted.name.clear();
+  touch(folder_ / "mine" / "run_id", "1");
+  touch(folder_ / "elsewhere" / "owner.json", nlohmann::json{{"run", (folder_ / "mine").string()}, {"id", "1"}}.dump());
+  EXPECT_EQ(name_run(wanted, std::nullopt).name, "mine") << "the run that the folder belongs to";
+}
+
 TEST_F(AppTest, ResumeAutoFindsTheNewestRunOfTheModel) {
   config::RunConfig wanted = config();
   wanted.checkpoint.resume = "auto";

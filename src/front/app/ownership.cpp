@@ -1,0 +1,61 @@
+// Leases first, then a second look at what the folders hold: between the first look and the lease another run may have ended there.
+#include "front/app/ownership.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "front/app/naming.h"
+#include "record/owner.h"
+
+namespace lockstep::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Making a folder is atomic: of two runs that start in the same second, one gets the next name.
+void reserve_new_name(TrainSetup& setup) {
+  config::RunConfig& config = setup.settings.values;
+  base::real_files().create_directories(config.output);
+  const std::string wanted = config.name;
+  std::error_code error;
+  for (int n = 2; !fs::create_directory(fs::path(config.output) / config.name, error) && !error; ++n)
+    config.name = fmt::format("{}-{}", wanted, n);
+  if (error) {
+    throw base::checkpoint_error("files", "cannot create the folder {}: {}. Choose a folder you may write to with --output.",
+                                 (fs::path(config.output) / config.name).string(), error.message());
+  }
+  setup.job.folder.root = fs::path(config.output) / config.name;
+  setup.plan.folder = setup.job.folder.root.string();
+}
+
+}  // namespace
+
+Ownership::Ownership(TrainSetup& setup, const std::function<void(std::string_view)>& say) {
+  const config::RunConfig& config = setup.settings.values;
+  if (!fs::exists(config.output)) made_.paths.push_back(config.output);
+  if (!fs::exists(setup.job.folder.root)) made_.paths.push_back(setup.job.folder.root);
+  if (setup.new_name) reserve_new_name(setup);
+  const record::RunFolder& run = setup.job.folder;
+  run_.emplace(run.root, record::Lease::Options{.what = "the run folder", .fix = "another --name", .say = say});
+  refuse_to_overwrite(config);
+  const fs::path checkpoints = checkpoints_of(config);
+  record::claim_checkpoints(base::real_files(), run, checkpoints, !config.checkpoint.resume.empty());
+  if (config.trainer.checkpoint_dir.empty()) return;
+  checkpoints_.emplace(checkpoints,
+                       record::Lease::Options{.what = "the checkpoint folder", .fix = "another trainer.checkpoint_dir", .say = say});
+}
+
+Ownership::NewFolders::~NewFolders() {
+  std::error_code not_empty;
+  for (auto folder = paths.rbegin(); folder != paths.rend(); ++folder) fs::remove(*folder, not_empty);
+}
+
+std::optional<std::string> Ownership::lost_to() const {
+  if (auto lost = run_->lost_to()) return lost;
+  return checkpoints_ ? checkpoints_->lost_to() : std::nullopt;
+}
+
+}  // namespace lockstep::app
