@@ -25,7 +25,7 @@ MAY = {
     "rank/task": {"config", "text", "rank/data", "rank/model", "rank/kernels"},
     "rank/optim": {"config", "rank/comm", "rank/kernels", "rank/model"},
     "rank/parallel": {"config", "record", "rank/comm", "rank/kernels", "rank/model"},
-    "rank/checkpoint": {"config", "rank/comm", "rank/model"},
+    "rank/checkpoint": {"config", "record", "rank/comm", "rank/model"},
     "rank/train": {"config", "record", "text", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/task", "rank/optim", "rank/parallel",
                    "rank/checkpoint"},
     "rank/bench": {"config", "record", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/optim", "rank/parallel", "rank/train"},

@@ -131,7 +131,14 @@ std::vector<Option> checkpoint_options() {
       }),
       option<&R::checkpoint, &C::asynchronous>({
           .key = "checkpoint.asynchronous",
-          .says = "Train on while the copy in host memory is written to disk.",
+          .says = "Train on while the copy in host memory is written to disk: a kill then loses two intervals at most, otherwise one.",
+      }),
+      option<&R::checkpoint, &C::wait_below_mb>({
+          .key = "checkpoint.wait_below_mb",
+          .says = "With asynchronous: checkpoints smaller than this are waited for all the same, as that takes no longer than a few steps.",
+          .unit = "MB",
+          .range = at_least(0),
+          .zero = "none is",
       }),
       option<&R::checkpoint, &C::save_at_end>({
           .key = "checkpoint.save_at_end",

@@ -65,7 +65,7 @@ std::vector<Option> batch_and_length() {
           .key = "trainer.num_epochs",
           .says = "Passes over the training data, when max_steps does not say.",
           .unit = "passes",
-          .range = above(0),
+          .range = above(0, 1e6),
           .aliases = {{"num_train_epochs"}, {"epochs"}, {"max_epochs"}},
           .flags = {"--epochs"},
       }),

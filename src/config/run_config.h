@@ -187,8 +187,9 @@ struct ParallelConfig {
 };
 
 struct CheckpointConfig {
-  std::string resume;        // empty: start anew; "auto": newest whole one of this run; or a path
-  bool asynchronous = true;  // train on while the copy in host memory is written
+  std::string resume;                // empty: start anew; "auto": newest whole one of this run; or a path
+  bool asynchronous = true;          // train on while the copy in host memory is written
+  std::int64_t wait_below_mb = 200;  // smaller checkpoints are waited for all the same
   bool save_at_end = true;
   bool export_at_end = true;  // model or adapter as a Hugging Face folder, where training started from one
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "record/timeline.h"
 
 namespace lockstep::record {
 
@@ -19,9 +20,10 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& checkpoints
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& checkpoints) {
   std::vector<CheckpointEntry> found;
   std::error_code error;
+  const std::set<std::string> gone = leaving(checkpoints);
   for (const auto& entry : std::filesystem::directory_iterator(checkpoints, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-")) continue;
+    if (!name.starts_with("step-") || gone.contains(name)) continue;
     const auto step = base::parse_integer(std::string_view(name).substr(5));  // "step-000120.partial" has none
     if (step && std::filesystem::exists(entry.path() / "manifest.json", error)) found.push_back({*step, entry.path()});
   }

@@ -27,7 +27,8 @@ struct CheckpointEntry {
   std::int64_t step;
   std::filesystem::path path;
 };
-// The whole checkpoints of a folder, oldest first: named step-N, with a manifest. Whether their bytes are sound is for the reader to check.
+// The whole checkpoints of a folder's living timeline (timeline.h), oldest first: named step-N, with a manifest. Whether their bytes are
+// sound is for the reader to check.
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& checkpoints);
 
 // Pages of one job on this machine. `job` is a name all its local ranks agree on.

@@ -30,15 +30,35 @@ def identity_of_metrics(folder):
     return path.stat().st_ino if path.exists() else None
 
 
-@pytest.mark.parametrize("asynchronous", ["false", "true"])
-def test_killed_at_random_moments_it_always_goes_on(start, asynchronous):
-    moments = random.Random(7 if asynchronous == "true" else 11)
+# How saves run, what of the run they are told by, and how many intervals a kill may lose. Beside training: each file takes 25 ms, so
+# that many steps pass until a checkpoint is whole.
+SAVES = {
+    "waited for": (["checkpoint.asynchronous=false"], {}, 1),
+    "small, so waited for": (["checkpoint.asynchronous=true"], {}, 1),
+    "beside training": (["checkpoint.asynchronous=true", "checkpoint.wait_below_mb=0"], {"LOCKSTEP_TEST_FAULT": "rank=0 action=slow_disk ms=25"}, 2),
+}
+
+
+def steps_past_a_save(metrics):
+    """For each checkpoint that became whole, how many steps were trained since it began."""
+    last, past = 0, []
+    for line in metrics:
+        last = line["step"] if "loss" in line else last
+        if line.get("event") == "checkpoint":
+            past.append(last - line["step"])
+    return past
+
+
+@pytest.mark.parametrize("how", SAVES)
+def test_killed_at_random_moments_it_always_goes_on(start, how):
+    flags, fault, intervals = SAVES[how]
+    moments = random.Random(list(SAVES).index(how) + 7)
     save_interval, total = 10, 100000
+    past = []
     reached = 0
     for attempt in range(10):
         file_before = identity_of_metrics(start.folder)
-        job = start(*TINY, "--ranks", 2, "--max-steps", total, "--resume", "auto", f"trainer.save_interval={save_interval}", f"checkpoint.asynchronous={asynchronous}",
-                    worker=None)
+        job = start(*TINY, "--ranks", 2, "--max-steps", total, "--resume", "auto", f"trainer.save_interval={save_interval}", *flags, worker=None, **fault)
         victim = moments.randrange(2)
         pid = wait_until(lambda: worker_of(job, victim), what="the worker")
         if attempt % 3:  # else: somewhere between its start and its first steps
@@ -54,10 +74,12 @@ def test_killed_at_random_moments_it_always_goes_on(start, asynchronous):
         if identity_of_metrics(start.folder) == file_before:
             continue  # it died before it came so far as to open its metrics
         resumed_at = [line["step"] for line in job.metrics() if line.get("event") == "started"][-1]
-        assert reached - resumed_at <= save_interval, f"attempt {attempt}: reached {reached}, went on from {resumed_at}"
+        past += steps_past_a_save(job.metrics())
+        assert reached - resumed_at <= intervals * save_interval, f"attempt {attempt}: reached {reached}, went on from {resumed_at}"
         assert job.steps() == list(range(1, len(job.steps()) + 1)), "every step once"
         reached = max(resumed_at, len(job.steps()))
     assert reached > 3 * save_interval
+    assert past and (max(past) > 0 if intervals == 2 else max(past) == 0), "the saves ran as they were meant to"
     last = start(*TINY, "--ranks", 2, "--max-steps", reached + 5, "--resume", "auto", worker=None).wait()
     assert last.code == 0, last.out + last.err
     assert last.steps() == list(range(1, reached + 6))
@@ -154,8 +176,21 @@ def test_one_signal_saves_and_resume_goes_on(start):
     assert resumed.code == 0 and resumed.steps() == list(range(1, last + 6))
 
 
-def test_a_restart_goes_on_from_the_newest_checkpoint(start):
-    """The fault strikes again in each restart, at a step that the checkpoint lets it pass by one save each time."""
+def test_a_restart_goes_on_from_the_newest_checkpoint(start, tmp_path):
+    """Two ranks, one of which is killed once, and the weights are those of a run that nobody touched."""
+    flags = [*TINY, "--ranks", 2, "--max-steps", 12, "trainer.save_interval=5"]
+    whole = start(*flags, name="whole", worker=None).wait()
+    job = start(*flags, "--max-restarts", 2, worker=None, LOCKSTEP_TEST_FAULT=f"rank=1 step=8 phase=backward action=kill once={tmp_path}/struck").wait()
+    assert job.code == 0, job.err
+    assert job.err.count("died first") == 1 and "rank 1 of 2 died first, in step 8" in job.err
+    assert f"restart 1 of 2 from the newest whole checkpoint, {job.folder}/checkpoints/step-000005" in job.out
+    assert job.steps() == list(range(1, 13))
+    for file in sorted((whole.folder / "checkpoints/step-000012").glob("*.safetensors")):
+        assert file.read_bytes() == (job.folder / "checkpoints/step-000012" / file.name).read_bytes(), file.name
+
+
+def test_restarts_without_a_checkpoint_begin_anew_until_they_run_out(start):
+    """The fault strikes again in each restart, before the first save is whole."""
     job = start(*TINY, "--ranks", 2, "--max-steps", 12, "--max-restarts", 2, "trainer.save_interval=5", worker=None,
                 LOCKSTEP_TEST_FAULT="rank=1 step=5 phase=saving action=kill").wait()
     assert job.code == 6 and job.err.count("died first") == 3

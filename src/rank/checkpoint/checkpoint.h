@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,8 @@ class Saver {
     double visible_s = 90;        // how long writer 0 looks again where a file of another writer seems to be short: a network file system
                                   // shows sizes of up to a minute ago (NFS: acregmax)
     double closing_grace_s = 2;   // how long the destructor lets writer 0 wait for others
+    // Throws where this run must no longer write in the folder. Writer 0 asks before it cleans up and before a save becomes whole.
+    std::function<void()> may_write = {};
   };
   // Writer 0 cleans up what crashed saves left in the folder.
   Saver(base::FileSystem& files, Options options);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "record/timeline.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -139,9 +140,10 @@ std::filesystem::path step_folder(const std::filesystem::path& folder, std::int6
 std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder) {
   std::vector<StepFolder> found;
   std::error_code error;
+  const std::set<std::string> gone = record::leaving(folder);
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") || !entry.is_directory(error)) continue;
+    if (!name.starts_with("step-") || gone.contains(name) || !entry.is_directory(error)) continue;
     const std::size_t digits_end = std::min(name.find_first_not_of("0123456789", 5), name.size());
     std::int64_t step = 0;
     if (std::from_chars(name.data() + 5, name.data() + digits_end, step).ec != std::errc()) continue;  // no digits, or too many

@@ -59,7 +59,7 @@ struct StepFolder {
 };
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step,
                                   StepFolder::State state = StepFolder::State::whole);
-std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder);  // newest first; empty where there is no folder
+std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder);  // of the living timeline, newest first
 
 std::string part_name(int writer);                                       // "part-0.json"
 std::string tensors_name(std::string_view kind, int writer, int count);  // "model-00001-of-00002.safetensors"

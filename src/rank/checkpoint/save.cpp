@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "record/timeline.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -167,21 +168,16 @@ void SaveWriter::finish(const Save& save) {
   write_text(folder / "manifest.json", manifest_text(manifest));
   for (int writer = 0; writer < options_.share.count; ++writer) files_.remove_all(folder / part_name(writer));
   files_.sync_directory(folder);
+  if (options_.may_write) options_.may_write();
   put_in_place(save);
   if (save.best) link_best(*save.best);
   remove_oldest(save.step);
 }
 
-// Relative, so that a run folder can be moved. A checkpoint that could not be saved is not linked: the best one before it stays.
+// A checkpoint that could not be saved is not linked: the best one before it stays.
 void SaveWriter::link_best(std::int64_t step) {
   const auto whole = step_folder(options_.folder, step);
-  if (!std::filesystem::exists(whole)) return;
-  const auto link = options_.folder / "best", fresh = options_.folder / "best.new";
-  std::error_code error;
-  std::filesystem::remove(fresh, error);
-  std::filesystem::create_directory_symlink(whole.filename(), fresh, error);
-  if (!error) std::filesystem::rename(fresh, link, error);
-  if (error) base::log_warning("could not link {} to {}: {}", link.string(), whole.filename().string(), error.message());
+  if (std::filesystem::exists(whole)) record::link_best(options_.folder, whole.filename().string());
 }
 
 void SaveWriter::put_in_place(const Save& save) {

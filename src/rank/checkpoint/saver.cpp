@@ -50,7 +50,10 @@ struct Saver::Impl {
 void Saver::Impl::run() noexcept {
   SaveWriter writer(files, options, [this](double quiet_s) { return patient(quiet_s); });
   try {
-    if (options.share.index == 0) clean_leftovers(files, options.folder, save.step);
+    if (options.share.index == 0) {
+      if (options.may_write) options.may_write();
+      clean_leftovers(files, options.folder, save.step);
+    }
     writer.write_part(save);
     if (options.share.index == 0) writer.finish(save);
   } catch (const std::exception& failure) {

@@ -3,12 +3,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "rank/model/adapter.h"
+#include "rank/parallel/base_fingerprint.h"
 #include "rank/train/fit_batch.h"
 #include "rank/train/make_model.h"
+#include "rank/train/resume.h"
 #include "rank/train/run.h"
 #include "rank/train/state.h"
+#include "record/lease.h"
 
 namespace lockstep::train {
 namespace {
@@ -25,10 +29,22 @@ data::Loader::Options loader_options(const Run& run) {
           .keys = model::adapters_drop(run.config.lora)};
 }
 
-std::int64_t count_steps(const Run& run) {
-  const config::TrainerConfig& trainer = run.config.trainer;
-  if (trainer.max_steps > 0) return trainer.max_steps;
-  return static_cast<std::int64_t>(std::ceil(trainer.num_epochs * static_cast<double>(run.batches->steps_per_epoch())));
+checkpoint::Saver::Options saver_options(const Run& run) {
+  const char* lease = std::getenv("LOCKSTEP_LEASE");
+  return {.folder = checkpoints_folder(run.config, run.folder),
+          .share = {run.ranks().rank(), run.ranks().size()},
+          .keep = run.config.trainer.max_checkpoints,
+          .asynchronous = run.config.checkpoint.asynchronous,
+          .may_write = [folder = run.folder.root, token = std::string(lease == nullptr ? "" : lease)] {
+            if (record::lease_is(folder, token)) return;
+            throw base::checkpoint_error("checkpoint", "another process has taken over {}: nothing more is written there", folder.string());
+          }};
+}
+
+record::MetricsWriter::Options metrics_options(const Run& run, const std::optional<std::filesystem::path>& checkpoint) {
+  return {.resumed_at_step = run.progress.step, .history = history_of(run, checkpoint), .say = [page = run.page](std::string_view text) {
+            page->set_notice(text);
+          }};
 }
 
 // Marks that the device makes show up in the page: a device at work is no stall, however long the host waits for it.
@@ -104,7 +120,9 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
     if (!from_folder) initialize_weights(run->config, run->replica);
   }
   initialize_adapters(run->config, run->replica, *run->model);
-  if (checkpoint) restore(*run, *checkpoint);
+  if (run->config.lora.enabled) run->base_fingerprint = parallel::base_fingerprint(run->replica);
+  std::optional<Restored> restored;
+  if (checkpoint) restored = restore(*run, *checkpoint);
   ranks.meet("loading weights");
   // Every rank has read a model folder by itself, in parallel; fingerprints tell if one of them read something else.
   if (checkpoint || !from_folder) parallel::broadcast_weights(ranks, run->replica);
@@ -112,15 +130,14 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
 
   run->batches = (run->config.data.distributed_loading ? read_own_share : receive_from_first)(run->dataset.training, loader_options(*run),
                                                                                               run->progress.position);
-  run->total_steps = count_steps(*run);
-  run->saver = std::make_unique<checkpoint::Saver>(base::real_files(),
-                                                   checkpoint::Saver::Options{.folder = checkpoints_folder(run->config, run->folder),
-                                                                              .share = {ranks.rank(), ranks.size()},
-                                                                              .keep = run->config.trainer.max_checkpoints,
-                                                                              .asynchronous = run->config.checkpoint.asynchronous});
+  if (restored) notes.insert(notes.end(), restored->notes.begin(), restored->notes.end());
+  for (std::string& note : plan_steps(*run, restored)) notes.push_back(std::move(note));
   if (run->is_first()) {
-    run->metrics = std::make_unique<record::MetricsWriter>(
-        run->folder.metrics(), record::MetricsWriter::Options{.resumed_at_step = run->progress.step, .say = [page = run->page](std::string_view text) { page->set_notice(text); }});
+    if (std::string note = end_timeline(*run, checkpoint); !note.empty()) notes.push_back(std::move(note));
+  }
+  run->saver = std::make_unique<checkpoint::Saver>(run->faults.files(), saver_options(*run));
+  if (run->is_first()) {
+    run->metrics = std::make_unique<record::MetricsWriter>(run->folder.metrics(), metrics_options(*run, checkpoint));
     run->metrics->write_event(nlohmann::json{
         {"event", "model"},
         {"parameters", run->replica.parameters()},
@@ -130,7 +147,8 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
         {"total_steps", run->total_steps},
         {"activations",
          run->recompute}}.dump());
-    if (run->config.monitor.tensorboard) run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard", run->progress.step);
+    if (run->config.monitor.tensorboard)
+      run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard", run->progress.step);
     if (!run->world->fallback().empty()) run->note(run->world->fallback());
     if (!fitted.empty()) run->note(fitted);
     for (const std::string& note : notes) run->note(note);

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -20,6 +21,26 @@ std::int64_t whole_number(const std::string& text) {
   if (!value) throw base::usage_error("faults", "LOCKSTEP_TEST_FAULT: '{}' is not a whole number.", text);
   return *value;
 }
+
+class SlowFiles final : public base::FileSystem {
+ public:
+  explicit SlowFiles(std::int64_t ms) : ms_(ms) {}
+  std::unique_ptr<base::FileWriter> create(const std::filesystem::path& path) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms_));
+    return base::real_files().create(path);
+  }
+  std::unique_ptr<base::FileAppender> open_to_append(const std::filesystem::path& path) override {
+    return base::real_files().open_to_append(path);
+  }
+  void rename(const std::filesystem::path& from, const std::filesystem::path& to) override { base::real_files().rename(from, to); }
+  void sync_directory(const std::filesystem::path& path) override { base::real_files().sync_directory(path); }
+  void create_directories(const std::filesystem::path& path) override { base::real_files().create_directories(path); }
+  void remove_all(const std::filesystem::path& path) override { base::real_files().remove_all(path); }
+  std::optional<std::uint64_t> size(const std::filesystem::path& path) override { return base::real_files().size(path); }
+
+ private:
+  std::int64_t ms_;
+};
 
 }  // namespace
 
@@ -39,10 +60,18 @@ Faults Faults::from_environment(int rank) {
     if (parts[0] == "phase") order.phase = parts[1];
     if (parts[0] == "samples") order.samples = whole_number(parts[1]);
     if (parts[0] == "seconds") order.seconds = static_cast<double>(whole_number(parts[1]));
+    if (parts[0] == "ms") order.ms = whole_number(parts[1]);
+    if (parts[0] == "once") order.once = parts[1];
     if (parts[0] == "action") order.action = parts[1];
   }
   if (target_rank == rank) faults.order_ = order;
   return faults;
+}
+
+base::FileSystem& Faults::files() const {
+  if (!order_ || order_->action != "slow_disk") return base::real_files();
+  static SlowFiles slow(order_->ms);
+  return slow;
 }
 
 bool Faults::spoils_loss(std::int64_t step) const {
@@ -55,8 +84,14 @@ std::function<std::shared_ptr<comm::Transport>()> Faults::broken_nccl() const {
 }
 
 void Faults::at(record::Phase phase, std::int64_t step, const comm::Group& group) const {
-  const auto strikes_here = [&] { return order_->action != "nan" && order_->action != "memory" && order_->action != "hide_progress"; };
+  const auto strikes_here = [&] {
+    for (const char* other : {"nan", "memory", "hide_progress", "slow_disk"}) {
+      if (order_->action == other) return false;
+    }
+    return true;
+  };
   if (!order_ || !strikes_here() || step != order_->step || order_->phase != record::name_of(phase)) return;
+  if (!order_->once.empty() && (std::filesystem::exists(order_->once) || !std::ofstream(order_->once))) return;
   base::log_warning("test fault: {} in {} of step {}", order_->action, order_->phase, step);
   if (order_->action == "kill") ::kill(::getpid(), SIGKILL);
   if (order_->action == "segv") ::raise(SIGSEGV);

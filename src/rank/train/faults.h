@@ -1,4 +1,5 @@
-// Breaks this rank on purpose, for tests: LOCKSTEP_TEST_FAULT="rank=1 step=5 phase=forward action=kill".
+// Breaks this rank on purpose, for tests: LOCKSTEP_TEST_FAULT="rank=1 step=5 phase=forward action=kill". With once=FILE it strikes only
+// while that file is not there, and makes it. "action=slow_disk ms=200" lets every file of a checkpoint take so long.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/files.h"
 #include "rank/comm/comm.h"
 #include "record/page.h"
 
@@ -24,6 +26,8 @@ class Faults {
   std::function<std::shared_ptr<comm::Transport>()> broken_nccl() const;
   // True when the device's progress is not to be seen (action=hide_progress).
   bool hides_progress() const { return order_ && order_->action == "hide_progress"; }
+  // What checkpoints are written to: a slow disk where the test asked for one (action=slow_disk).
+  base::FileSystem& files() const;
   // True when a micro-batch of so many samples is to find no memory (action=memory samples=N).
   bool refuses(std::int64_t samples) const { return order_ && order_->action == "memory" && samples > order_->samples; }
 
@@ -35,6 +39,8 @@ class Faults {
     std::string action;
     std::int64_t samples = 0;  // memory: what still fits
     double seconds = 3600;     // stall: how long
+    std::int64_t ms = 0;       // slow_disk
+    std::string once;
   };
   std::optional<Order> order_;
 };

@@ -46,7 +46,13 @@ class Reading {
   Moment end_;
 };
 
-constexpr std::int64_t small_model_parameters = 16'000'000;  // 200 MB with its moments: written in the time of a few steps
+double megabytes(const checkpoint::Contents& contents) {
+  double bytes = 0;
+  for (const auto* list : {&contents.model, &contents.optimizer}) {
+    for (const checkpoint::NamedTensor& tensor : *list) bytes += static_cast<double>(tensor.tensor.nbytes());
+  }
+  return bytes * 1e-6;
+}
 
 class Loop {
  public:
@@ -210,10 +216,11 @@ class Loop {
     run_.page->set_phase(record::Phase::saving, run_.progress.step);
     run_.faults.at(record::Phase::saving, run_.progress.step, run_.ranks());
     announce_checkpoint(/*wait=*/true);
-    run_.saver->begin(run_.progress.step, contents_of(run_), best_step());
+    const checkpoint::Contents contents = contents_of(run_);
+    run_.saver->begin(run_.progress.step, contents, best_step());
     unannounced_ = run_.progress.step;
     // Writing a small checkpoint behind training gains nothing, and until it is whole a crash would lose the interval before it too.
-    announce_checkpoint(/*wait=*/run_.replica.parameters() <= small_model_parameters);
+    announce_checkpoint(/*wait=*/megabytes(contents) < static_cast<double>(run_.config.checkpoint.wait_below_mb));
     run_.ranks().meet("saving a checkpoint");  // a disk may keep one rank far longer than the others
     last_end_ = Moment(run_.world->device());
   }
@@ -278,15 +285,26 @@ class Loop {
     run_.page->set_phase(record::Phase::finishing, run_.progress.step);
     run_.faults.at(record::Phase::finishing, run_.progress.step, run_.ranks());
     if (run_.metrics) {
-      summary_.write();
+      write_summary();
       run_.metrics->write_event(
           nlohmann::json{{"event", "finished"},
                          {"step", run_.progress.step},
                          {"reason", stopping_ ? "stopped" : "complete"},
                          {"checkpoint", saves ? nlohmann::json(checkpoint_path(run_.progress.step).string()) : nlohmann::json(nullptr)}}
               .dump());
+      if (const std::int64_t lost = run_.metrics->finish(); lost > 0)
+        run_.page->set_notice(fmt::format("the last {} lines of {} could not be written", lost, run_.folder.metrics().string()));
     }
     run_.ranks().meet("the end of the run");
+  }
+
+  // What was trained is saved by now: a report that finds no room is no reason to call the run failed.
+  void write_summary() const {
+    try {
+      summary_.write();
+    } catch (const base::UserError& error) {
+      run_.note(fmt::format("{} was not written: {}", run_.folder.summary().string(), error.what()));
+    }
   }
 
   Run& run_;

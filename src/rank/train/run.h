@@ -37,6 +37,8 @@ struct Progress {
     double loss;
   };
   std::optional<Best> best;  // evaluation so far, where trainer.keep_best asks for it
+  // Where training goes by epochs: how far the schedule of the learning rate is ahead of `step`, after a change of the global batch.
+  std::int64_t schedule_offset = 0;
 };
 
 struct Run {
@@ -58,7 +60,8 @@ struct Run {
   Faults faults;
   Progress progress;
   std::int64_t total_steps = 0;
-  std::string recompute;  // what blocks keep for backward, in words
+  std::string recompute;         // what blocks keep for backward, in words
+  std::string base_fingerprint;  // of frozen weights; empty where there are none
 
   const comm::Group& ranks() const { return world->everyone(); }
   bool is_first() const { return world->place().rank == 0; }
@@ -66,7 +69,10 @@ struct Run {
   double nominal_tokens() const { return static_cast<double>(batch.global_batch_size * dataset.training->seq_len()); }
 
   // Of the step that comes next.
-  double learning_rate() const { return optim::learning_rate(config.trainer, batch.learning_rate, progress.step, total_steps); }
+  double learning_rate() const {
+    const std::int64_t offset = config.trainer.max_steps > 0 ? 0 : progress.schedule_offset;
+    return optim::learning_rate(config.trainer, batch.learning_rate, progress.step + offset, total_steps + offset);
+  }
 
   // Stamps the page, and breaks where a test asked for it.
   void enter(record::Phase phase) const {

@@ -6,6 +6,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "rank/train/identity.h"
+#include "rank/train/resume.h"
+#include "record/timeline.h"
 
 namespace lockstep::train {
 namespace {
@@ -35,7 +38,8 @@ Json model_json(const config::ModelConfig& m) {
           {"qkv_bias", m.qkv_bias},
           {"qk_norm", m.qk_norm},
           {"norm_eps", m.norm_eps},
-          {"rope_scaling", rope_scaling_json(m.rope_scaling)}};
+          {"rope_scaling", rope_scaling_json(m.rope_scaling)},
+          {"sliding_window", m.sliding_window}};
 }
 
 Json state_json(const Run& run) {
@@ -57,6 +61,8 @@ Json state_json(const Run& run) {
             {"loss_scale", report.loss_scale},
             {"good_steps", run.optimizer->good_steps()}}},
           {"batch", {{"global_batch_size", run.batch.global_batch_size}, {"ranks", run.ranks().size()}}},
+          {"schedule_offset", run.progress.schedule_offset},
+          {"adapters", adapters_json(run)},
           {"model", model_json(run.config.model)}};
 }
 
@@ -99,8 +105,9 @@ checkpoint::Contents contents_of(const Run& run) {
 std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config,
                                                      const record::RunFolder& folder) {
   const std::string& asked = config.checkpoint.resume;
-  if (asked.empty()) return std::nullopt;
   std::filesystem::path where = checkpoints_folder(config, folder);
+  if (group.rank() == 0) record::finish_abandoning(base::real_files(), where, folder.metrics());
+  if (asked.empty()) return std::nullopt;
   bool newest = true;
   if (asked != "auto") {
     where = asked;
@@ -124,8 +131,9 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
   chosen = name_from_first(group, chosen);
   if (!chosen.empty()) return where / chosen;
   if (asked != "auto") {
-    throw base::checkpoint_error("resume", "there is no whole checkpoint in {}. Give a run folder or a step-NNNNNN folder to --resume.",
-                                 where.string());
+    const auto aside = record::find_abandoned(where.parent_path(), where.filename().string());
+    throw base::checkpoint_error("resume", "there is no whole checkpoint in {}. Give a run folder or a step-NNNNNN folder to --resume{}.",
+                                 where.string(), aside ? fmt::format("; this one was set aside as {}", aside->string()) : "");
   }
   return std::nullopt;
 }
@@ -135,6 +143,7 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
   std::vector<std::string> differences;
   const Json here = model_json(model);
   for (const auto& [key, value] : here.items()) {
+    if (key == "sliding_window" && !saved.contains(key)) continue;  // older checkpoints do not say
     const Json there = saved.contains(key) ? saved[key] : Json();
     if (there != value)
       differences.push_back(fmt::format("model.{} is {} there and {} here", key, there.is_null() ? "not set" : there.dump(), value.dump()));
@@ -169,10 +178,14 @@ void check_same_optimizer(const Json& saved, config::Optimizer asked, const std:
 
 }  // namespace
 
-void restore(Run& run, const std::filesystem::path& folder) {
+Restored restore(Run& run, const std::filesystem::path& folder) {
+  Restored restored;
   const checkpoint::Reader reader(folder);
   check_same_model(reader, run.config.model);
   const Json state = Json::parse(reader.state_json());
+  if (run.config.model.sliding_window > 0 && !state.at("model").contains("sliding_window"))
+    restored.notes.push_back(fmt::format("{} was written by an older version: model.sliding_window is not compared", folder.string()));
+  check_same_adapters(state.value("adapters", Json()), run, folder, restored.notes);
   check_same_optimizer(state.at("optimizer"), run.config.trainer.optimizer, folder);
   const Json& data = state.at("data");
   const bool same_data = data.at("fingerprint") == run.dataset.training->fingerprint() && data.at("seed") == run.config.trainer.seed &&
@@ -191,11 +204,19 @@ void restore(Run& run, const std::filesystem::path& folder) {
   run.progress.step = state.at("step");
   run.progress.tokens = state.at("tokens");
   run.progress.skipped = state.at("skipped_steps");
-  // Another validation split would make its losses incomparable.
-  if (const Json best = state.value("best", Json(nullptr)); same_data && best.is_object())
+  // Another validation split would make its losses incomparable; one that is no longer there can be bettered by any.
+  if (const Json best = state.value("best", Json(nullptr));
+      same_data && best.is_object() && is_own(run, folder) &&
+      std::filesystem::exists(record::checkpoint_folder(folder.parent_path(), best.at("step"))))
     run.progress.best = {.step = best.at("step"), .loss = best.at("eval_loss")};
   run.optimizer->restore_control(optimizer.at("updates"), optimizer.at("loss_scale"), optimizer.at("good_steps"), run.progress.skipped);
-  if (same_data) run.progress.position = {.epoch = data.at("epoch"), .sample = data.at("sample")};
+  restored.same_data = same_data;
+  restored.global_batch_size = state.at("batch").at("global_batch_size");
+  if (same_data) {
+    run.progress.position = {.epoch = data.at("epoch"), .sample = data.at("sample")};
+    run.progress.schedule_offset = state.value("schedule_offset", std::int64_t{0});
+  }
+  return restored;
 }
 
 }  // namespace lockstep::train

@@ -11,11 +11,19 @@ namespace lockstep::train {
 checkpoint::Contents contents_of(const Run& run);
 
 // Which checkpoint checkpoint.resume means, agreed by all ranks: rank 0 looks and verifies, the others take its word. Collective.
+// Rank 0 first finishes setting aside what an earlier start has turned away from.
 std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config,
                                                      const record::RunFolder& folder);
 
-// Weights, optimizer and progress. Refuses another model shape (naming the keys) and other data (unless data.allow_new_data).
-void restore(Run& run, const std::filesystem::path& checkpoint);
+// What of a checkpoint's run may be another here.
+struct Restored {
+  std::int64_t global_batch_size = 0;
+  bool same_data = true;
+  std::vector<std::string> notes;  // for people
+};
+// Weights, optimizer and progress. Refuses another model shape (naming the keys), adapters that rest on something else, and other data
+// (unless data.allow_new_data).
+Restored restore(Run& run, const std::filesystem::path& checkpoint);
 
 // Weights alone, for generating text.
 void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica);

@@ -101,6 +101,25 @@ TEST(CheckpointFaults, TheNthOperationFails) {
   }
 }
 
+// Another process owns the folder now: what is there, also what it is just writing, is left alone.
+TEST(CheckpointFaults, AWriterThatLostTheFolderWritesNothingMore) {
+  for (const int allowed : {0, 1}) {  // before it cleans up; before its save becomes whole
+    const support::TemporaryFolder folder;
+    save(folder.path(), 1, 1, 1);
+    fs::create_directories(step_folder(folder.path(), 7, StepFolder::State::partial));
+    FaultyFiles files;
+    int asked = 0;
+    auto savers = make_savers(files, folder.path(), 1, {.may_write = [&] {
+                                if (asked++ >= allowed) throw base::checkpoint_error("checkpoint", "another process has taken over");
+                              }});
+    fs::create_directories(step_folder(folder.path(), 7, StepFolder::State::partial));
+    EXPECT_NE(save_together(savers, 2, 2)[0].find("another process has taken over"), std::string::npos);
+    EXPECT_FALSE(fs::exists(step_folder(folder.path(), 2)));
+    EXPECT_TRUE(allowed > 0 || fs::exists(step_folder(folder.path(), 7, StepFolder::State::partial)));
+    expect_holds(Reader(step_folder(folder.path(), 1)), 1);
+  }
+}
+
 // The power goes at the n-th operation, for good. `keep_names`: which of the two things a disk may do to unsynced names.
 void lose_power_everywhere(int writers, std::int64_t old_step, std::int64_t new_step) {
   for (const bool keep_names : {true, false}) {
