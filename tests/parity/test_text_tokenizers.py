@@ -154,3 +154,20 @@ def test_end_tokens(tool, folder, tmp_path):
         shutil.copytree(tmp_path, other, ignore=shutil.ignore_patterns("with*"))
         (other / "generation_config.json").write_text(json.dumps({"eos_token_id": given}))
         assert tool.ask("describe", folder=str(other))["end_tokens"] == expected
+
+
+@pytest.mark.parametrize(("files", "expected"), [
+    ({"config.json": {"eos_token_id": [9, 7]}}, [9, 7]),
+    ({"config.json": {"eos_token_id": 7}}, [7]),
+    ({"config.json": {"text_config": {"eos_token_id": [7]}}}, [7]),
+    ({"config.json": {"eos_token_id": None}}, []),
+    ({"config.json": {"eos_token_id": -1}}, []),
+    ({"config.json": {"eos_token_id": [9]}, "generation_config.json": {"eos_token_id": [7]}}, [7]),
+    ({"config.json": {"eos_token_id": [9]}, "generation_config.json": {"do_sample": True}}, []),
+])  # fmt: skip
+def test_end_tokens_of_the_models_config(tool, folder, tmp_path, files, expected):
+    """As transformers has it: config.json counts where there is no generation_config.json."""
+    shutil.copy(folder("byte_level") / "tokenizer.json", tmp_path)
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    assert tool.ask("describe", folder=str(tmp_path))["end_tokens"] == expected

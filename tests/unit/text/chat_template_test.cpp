@@ -90,5 +90,45 @@ TEST(ChatTemplate, ARunawayTemplateEndsWithAnError) {
   EXPECT_NE(refused("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}").find("here.jinja: line 1"), std::string::npos);
 }
 
+// A template comes from elsewhere: whatever it does, rendering ends, in bounded memory, with words.
+TEST(ChatTemplate, EndsWhateverItSays) {
+  const auto times = [](const std::string& text, int count) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  const std::string begin = "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}", end = "{% endfor %}";
+  const struct {
+    std::string source;
+    const char* says;
+  } cases[] = {
+      {"{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}", "does not end"},
+      {"{% set ns = namespace(x='0123456789') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "512 MiB"},
+      {"{{ 'a' * 10**12 }}", "512 MiB"},
+      {"{{ 'a'.center(10**12) }}", "512 MiB"},
+      {"{{ [1] * 10**12 }}", "512 MiB"},
+      {"{{ [1]|batch(10**12, 'x')|list }}", "512 MiB"},
+      {"{{ '%999999999s' % 'a' }}", "too large"},
+      {"{{ 10**100000 }}", "larger than is supported"},
+      {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls itself"},
+      {begin + "{% set ns.x = [ns.x] %}" + end, "500 levels"},
+      {begin + "{% set ns.x = {'a': ns.x} %}" + end, "500 levels"},
+      {begin + "{% set ns.x = namespace(x=ns.x) %}" + end, "500 levels"},
+      {begin + "{% set ns.x = [ns.x]|select %}" + end, "500 levels"},
+      {"{{ " + times("(", 200000) + "1" + times(")", 200000) + " }}", "nested deeper"},
+      {"{{ " + times("[", 200000) + times("]", 200000) + " }}", "nested deeper"},
+      {"{{ " + times("not ", 200000) + "1 }}", "nested deeper"},
+      {times("{% if 1 %}", 200000), "nested deeper"},
+      {"{{ 1" + times("+1", 200000) + " }}", "chain of more"},
+      {"{{ ''" + times("|upper", 200000) + " }}", "chain of more"},
+      {"{{ a" + times(".a", 200000) + " }}", "chain of more"},
+  };
+  for (const auto& [source, says] : cases) {
+    const std::string words = refused(source);
+    EXPECT_NE(words.find(says), std::string::npos) << source.substr(0, 80) << "\n" << words.substr(0, 200);
+    EXPECT_LT(words.size(), 1000u);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::text

@@ -2,8 +2,8 @@
 use super::fault::{fault, Outcome};
 use std::cell::Cell;
 
-const MOST_STEPS: u64 = 100_000_000;
-const MOST_BYTES: u64 = 1 << 30;
+const MOST_STEPS: u64 = 25_000_000; // some two seconds; a conversation of 400 messages takes some 30,000
+const MOST_BYTES: u64 = 512 << 20;
 const DEEPEST: u32 = 400;
 const DEEPEST_VALUE: u32 = 500;
 
