@@ -121,4 +121,4 @@ def test_a_run_takes_the_steps_that_a_dry_run_said(tmp_path, model):
         events = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         assert next(event["total_steps"] for event in events if event.get("event") == "model") == said["steps"]
         rates[name] = [event["learning_rate"] for event in events if "learning_rate" in event]
-    assert rates["run"] == rates["counted"] and len(rates["run"]) == said["steps"]
+    assert rates["run"] == rates["counted"] and len(set(rates["run"])) > 2
