@@ -1,6 +1,4 @@
 // Conversions of keys that mean the same in several programs: model, data, adapters, folders.
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <array>
 

@@ -1,6 +1,5 @@
 // The keys of torchtune's recipes: parts in maps, each with the class that it is made of.
 #include <array>
-#include <cmath>
 
 #include "base/text.h"
 #include "config/import/table.h"

@@ -1,6 +1,5 @@
 // From the data section of a config to a training and a validation corpus.
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <numeric>
 
