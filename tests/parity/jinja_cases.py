@@ -166,6 +166,11 @@ TABLE = [
     r"""{% if 0 %}a{% elif '' %}b{% elif [] %}c{% elif {} %}d{% elif zz %}e{% elif none %}f{% elif 0.0 %}g{% elif ([]|select) %}h{% endif %}""",
     r"""{% if 1, %}a{% endif %}{{ 1, 2 }}{{ (1) }}{{ ((1, 2), 3) }}{{ [(1)] }}""",
     r"""{% if %}a{% endif %}""", r"""{% if true %}a""", r"""{% endif %}""", r"""{{ }}""", r"""{{ 1 + }}""", r"""{{ 'a }}""", r"""{{ a b }}""", r"""{% nope %}""", r"""{{ (1 }}""", r"""{{ 1) }}""", r"""{# a""", r"""{% raw %}a""", r"""{% for in x %}{% endfor %}""", r"""{{ [1,,2] }}""", r"""{{ {1} }}""", r"""{{ f(a=1, 2) }}""", r"""{{ x is }}""", r"""{{ x| }}""", r"""{% include 'a' %}""", r"""{% extends 'a' %}""",
+    # What is not known is refused at once, or where it is reached.
+    "{% if false %}{{ 1|nope }}{% endif %}x", "{{ 1|nope if false else 2 }}", "{{ 2 if true else 1|nope }}", "{% for x in [] %}{{ x|nope }}{% endfor %}",
+    "{% if false %}{% for x in [1] %}{{ x|nope }}{% endfor %}{% endif %}", "{% macro f() %}{{ 1|nope }}{% endmacro %}x", "{% if false %}{{ 1 is nope }}{% endif %}y",
+    "{% for x in [] %}{{ x is nope }}{% endfor %}", "{% if false %}{% set x %}{{ 1|nope }}{% endset %}{% endif %}", "{% if false %}{% filter nope %}a{% endfilter %}{% endif %}",
+    "{% if true %}{% else %}{{ 1|nope }}{% endif %}z", "{% if 0 %}{% generation %}{{ 1|nope }}{% endgeneration %}{% endif %}", "{% if false %}{% set x = 1|nope %}{% endif %}q",
     # White space and tags.
     "a\n  {%- if true %}\n  b\n  {%- endif %}\n c", "  {%+ if true %}\n x {%+ endif %}", "{% if true -%}\n\n  a  \n{%- endif %}\n\nb", "{{- ' a ' -}}  \n b {{ 'c' }}\n{{ 'd' }}\n",
     "a {#- c -#} b {# d #}\n e\n{# f #}\n  {# g #}\nh", "{% raw -%}  {{ a }} {%- endraw %} b", "  {% raw %}\n x{% endraw %}\n y", "{%- raw %} {% x %} {% endraw -%}  z", "x\n\n", "x\n", "\n", "", "{% set a = 1 %}\n\n{% set b = 2 %}\n  z", "\t{% if 1 %}\n\ta\n\t{% endif %}\n", "a{% if 1 %}  \n b{% endif %}", "{% if 1 %}\u00a0{% endif %}", "a\u00a0\n\u00a0{% if 1 %}b{% endif %}",

@@ -16,13 +16,26 @@ pub struct Parser {
     pub(super) loops: u32,                 // that break and continue would leave
     pub(super) reads: Vec<(Symbol, bool)>, // names in the order in which they are read (true) or set (false)
     pub(super) has_marks: bool,
+    pub(super) soft: u32,                   // inside an if: what is not known may be met only when it is reached
+    pub(super) unknown: Vec<(u32, String)>, // filters and tests that do not exist, with their lines
 }
 
 const LONGEST_CHAIN: u32 = 300; // of operators, filters or subscripts: each is a level of the tree
 
 impl Parser {
     pub fn new(tokens: Vec<Placed>) -> Parser {
-        Parser { tokens, at: 0, names: Vec::new(), numbers: HashMap::new(), depth: 0, loops: 0, reads: Vec::new(), has_marks: false }
+        Parser {
+            tokens,
+            at: 0,
+            names: Vec::new(),
+            numbers: HashMap::new(),
+            depth: 0,
+            loops: 0,
+            reads: Vec::new(),
+            has_marks: false,
+            soft: 0,
+            unknown: Vec::new(),
+        }
     }
 
     pub(super) fn symbol(&mut self, name: &Arc<str>) -> Symbol {
@@ -113,6 +126,13 @@ impl Parser {
         self.failed(format!("expected a name, found {}", self.shown()))
     }
 
+    /// Jinja2 refuses a template that names an unknown filter or test, unless it may never be reached.
+    pub(super) fn expect_known(&mut self, line: u32, known: bool, what: &str, name: &str) {
+        if !known && self.soft == 0 {
+            self.unknown.push((line, format!("there is no {what} named {name}")));
+        }
+    }
+
     /// Counts one more link of a chain.
     pub(super) fn link(&self, count: &mut u32) -> Outcome<()> {
         *count += 1;
@@ -139,6 +159,7 @@ impl Parser {
 
     fn choice(&mut self) -> Outcome<Expr> {
         let line = self.line();
+        let known = self.unknown.len();
         let mut then = self.or()?;
         let mut links = 0;
         while self.skip_word("if") {
@@ -146,6 +167,7 @@ impl Parser {
             let test = Box::new(self.or()?);
             let other = if self.skip_word("else") { Some(Box::new(self.deeper(Parser::choice)?)) } else { None };
             then = Expr { line, kind: Kind::Choice { test, then: Box::new(then), other } };
+            self.unknown.truncate(known); // an inline if is as soft as a tag
         }
         Ok(then)
     }

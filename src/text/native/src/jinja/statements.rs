@@ -8,6 +8,9 @@ use std::sync::Arc;
 pub fn parse(source: &str) -> Outcome<Tree> {
     let mut parser = Parser::new(tokens_of(source)?);
     let body = parser.body(&[])?;
+    if let Some((line, reason)) = parser.unknown.pop() {
+        return Err(fault(reason).at(line));
+    }
     Ok(Tree { body, names: parser.names, has_marks: parser.has_marks })
 }
 
@@ -62,9 +65,11 @@ impl Parser {
         self.body(ends)
     }
 
-    /// The same, the closing word taken.
+    /// The same in a scope of its own, the closing word taken.
     fn closed_block(&mut self, end: &str) -> Outcome<Body> {
+        let soft = std::mem::take(&mut self.soft);
         let body = self.block(&[end])?;
+        self.soft = soft;
         self.advance();
         Ok(body)
     }
@@ -89,20 +94,28 @@ impl Parser {
         let Token::Name(word) = self.current().clone() else { return self.failed("expected the name of a tag") };
         self.advance();
         let does = match &*word {
-            "if" => self.if_tag()?,
+            "if" => {
+                self.soft += 1;
+                let does = self.if_tag()?;
+                self.soft -= 1;
+                does
+            }
             "for" => self.for_tag()?,
             "set" => self.set_tag()?,
             "with" => self.with_tag()?,
             "macro" => self.macro_tag()?,
             "call" => self.call_tag()?,
             "filter" => {
+                let soft = std::mem::take(&mut self.soft);
                 let mut filter = self.filter(None)?;
                 let mut links = 0;
                 while self.skip_op("|") {
                     self.link(&mut links)?;
                     filter = self.filter(Some(filter))?;
                 }
-                Does::FilterBlock { filter, body: self.closed_block("endfilter")? }
+                let body = self.closed_block("endfilter")?;
+                self.soft = soft;
+                Does::FilterBlock { filter, body }
             }
             "print" => return self.print_tag(),
             "block" => self.block_tag()?,
@@ -182,6 +195,7 @@ impl Parser {
             return self.failed(format!("expected in, found {}", self.shown()));
         }
         let over = self.tuple(false, false, Some("recursive"))?;
+        let soft = std::mem::take(&mut self.soft);
         let test = if self.skip_word("if") { Some(self.expression()?) } else { None };
         let recursive = self.skip_word("recursive");
         // A recursive loop is a function of its own, but its body is still a loop.
@@ -191,6 +205,7 @@ impl Parser {
         self.loops = loops;
         let body = body?;
         let otherwise = if self.skip_word("else") { self.block(&["endfor"])? } else { Vec::new() };
+        self.soft = soft;
         self.advance();
         Ok(Does::For(Arc::new(For { target, over, test, recursive, body, otherwise })))
     }

@@ -3,6 +3,7 @@ use super::ast::*;
 use super::fault::Outcome;
 use super::lexer::Token;
 use super::parser::Parser;
+use super::{filters, tests};
 use std::sync::Arc;
 
 impl Parser {
@@ -133,6 +134,7 @@ impl Parser {
     pub(super) fn filter(&mut self, node: Option<Expr>) -> Outcome<Expr> {
         let line = self.line();
         let name = self.dotted_name()?;
+        self.expect_known(line, filters::exists(&name), "filter", &name);
         let arguments = if self.is_op("(") { self.arguments()? } else { Arguments::default() };
         Ok(Expr { line, kind: Kind::Filter(node.map(Box::new), name, arguments) })
     }
@@ -142,6 +144,7 @@ impl Parser {
         self.advance();
         let negated = self.skip_word("not");
         let name = self.dotted_name()?;
+        self.expect_known(line, tests::exists(&name), "test", &name);
         let mut arguments = Arguments::default();
         let operand = match self.current() {
             Token::Op("(") => {

@@ -55,6 +55,10 @@ fn rest_is(value: &Value, by: &Value, wanted: i128) -> Outcome<bool> {
     binary(Operator::Modulo, value.defined()?, by.defined()?)?.equals(&Value::Int(wanted))
 }
 
+pub fn exists(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
 pub fn call(_machine: &Machine, name: &str, value: &Value, given: &Given) -> Outcome<bool> {
     let alone = |answer: bool| given.bind::<0>(name, []).map(|_| answer);
     let other = || {
@@ -92,7 +96,7 @@ pub fn call(_machine: &Machine, name: &str, value: &Value, given: &Given) -> Out
             rest_is(value, &needed(by, name, "num")?, 0)
         }
         "filter" => alone(value.as_str().is_some_and(filters::exists)),
-        "test" => alone(value.as_str().is_some_and(|name| NAMES.contains(&name))),
+        "test" => alone(value.as_str().is_some_and(exists)),
         "sameas" => same(value, &other()?),
         "in" => {
             let [all] = given.bind(name, ["seq"])?;
