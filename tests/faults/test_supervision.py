@@ -416,6 +416,22 @@ def test_a_stopped_rank_is_named(start, phase, seconds):
     job.assert_nothing_left()
 
 
+def test_a_job_that_was_suspended_with_its_launcher_goes_on(start):
+    """As a scheduler suspends it: everything stands still for longer than a stall may, the launcher too."""
+    job = start("--ranks", 2, "monitor.stall_seconds=1", "monitor.stall_abort_seconds=2", FAKE_STEPS=100)
+    job.wait_for_step(3)
+    workers = job.workers()
+    for pid in (job.process.pid, *workers):
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(4)
+    job.send(signal.SIGCONT)
+    time.sleep(0.3)
+    for pid in workers:
+        os.kill(pid, signal.SIGCONT)
+    assert job.wait(30).code == 0, job.err
+    assert job.steps()[-1] == 100
+
+
 def test_two_machines_by_our_own_flags(start, tmp_path):
     port = free_port()
     jobs = [start("--ranks", 2, "--nnodes", 2, "--node-rank", node, "--master-addr", socket.gethostname(), "--port", port, FAKE_STEPS=6) for node in (1, 0)]

@@ -48,16 +48,18 @@ bool nobody_holds(const fs::path& folder, std::vector<base::FileLock>& held) {
 
 }  // namespace
 
-record::ProcessState look_at_process(pid_t pid) {
+record::ProcessState look_at_process(pid_t pid, bool every_thread) {
   using record::ProcessState;
   const auto first = base::process_stat(pid);
   if (first.empty() || first[0] == "Z" || first[0] == "X") return ProcessState::gone;
   if (first[0] == "T" || first[0] == "t") return ProcessState::stopped;
-  for (const pid_t thread : base::threads_of(pid)) {
+  if (!every_thread) return ProcessState::running;
+  const auto threads = base::threads_of(pid);
+  const bool one_sleeps = std::any_of(threads.begin(), threads.end(), [pid](pid_t thread) {
     const auto stat = base::process_stat(pid, thread);
-    if (!stat.empty() && stat[0] == "D") return ProcessState::uninterruptible;
-  }
-  return ProcessState::running;
+    return !stat.empty() && stat[0] == "D";
+  });
+  return one_sleeps ? ProcessState::uninterruptible : ProcessState::running;
 }
 
 std::filesystem::path make_pages_folder(const std::string& job) {
@@ -154,7 +156,8 @@ void Pages::look_at_processes() {
     looked_ns_ = base::now_ns();
     for (const auto& view : views_) {
       const bool visible = view.pid_namespace == base::pid_namespace();
-      const auto state = visible ? look_at_process(static_cast<pid_t>(view.pid)) : record::ProcessState::running;
+      const bool idle = base::seconds_since(view.progress_ns) > look_every_s;
+      const auto state = visible ? look_at_process(static_cast<pid_t>(view.pid), /*every_thread=*/idle) : record::ProcessState::running;
       Look& look = looks_[view.pid];
       if (state != look.state || look.since_ns == 0) look = {state, looked_ns_};
     }

@@ -17,7 +17,8 @@
 
 namespace lockstep::launch {
 
-record::ProcessState look_at_process(pid_t pid);
+// every_thread: whether any of its threads is in uninterruptible sleep is looked for too, which costs a file a thread.
+record::ProcessState look_at_process(pid_t pid, bool every_thread);
 
 // Makes the folder of the pages, and removes it at the end. While it lives it holds a lock there, by which others know that the folder
 // is in use.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -29,6 +30,7 @@ constexpr double grace_with_cause_s = 0.3;
 constexpr double grace_without_cause_s = 2.0;
 constexpr double time_to_die_s = 2.5;
 constexpr double signals_of_one_wish_s = 2.0;
+constexpr double asleep_s = 2.0;  // between two ticks: this process did not run
 constexpr int log_lines_read = 200;
 constexpr std::size_t log_lines_shown = 12;
 constexpr std::string_view start_mark = "---- started ";
@@ -129,9 +131,11 @@ class Supervisor {
   }
 
   void watch_stall() {
+    const double awake_s = seconds_awake();
     if (trouble_ns_ != 0) return;
-    const auto stall = find_stall(pages_.last(), base::now_ns(), std::min(job_.stall_seconds, job_.stall_abort_seconds));
-    if (!stall) {
+    auto stall = find_stall(pages_.last(), base::now_ns(), std::min(job_.stall_seconds, job_.stall_abort_seconds));
+    if (stall) stall->seconds = std::min(stall->seconds, awake_s);
+    if (!stall || stall->seconds < std::min(job_.stall_seconds, job_.stall_abort_seconds)) {
       if (stall_said_) observer_.say("the ranks are moving again.");
       stall_said_ = false;
       return;
@@ -143,6 +147,13 @@ class Supervisor {
     }
     if (stall->seconds < job_.stall_abort_seconds) return;
     failure_.stall = stall;
+  }
+
+  // Since this process was last stopped itself, with its ranks perhaps, as a scheduler's suspend does: what stood still then is no stall.
+  double seconds_awake() {
+    const std::int64_t before = std::exchange(watched_ns_, base::now_ns());
+    if (before == 0 || static_cast<double>(watched_ns_ - before) * 1e-9 > asleep_s) awake_ns_ = watched_ns_;
+    return base::seconds_since(awake_ns_);
   }
 
   // True from the moment on when the job cannot end well.
@@ -277,6 +288,7 @@ class Supervisor {
   Failure failure_;
   std::int64_t trouble_ns_ = 0;
   std::int64_t stop_ns_ = 0;
+  std::int64_t watched_ns_ = 0, awake_ns_ = 0;
   int stop_signal_ = 0;
   int ended_at_once_ = 0;
   bool stall_said_ = false;

@@ -114,13 +114,13 @@ TEST(Pages, OneLauncherARank) {
 
 TEST(Pages, StoppedProcessesAreSeen) {
   Process sleeper([] {});
-  EXPECT_EQ(look_at_process(sleeper.pid()), record::ProcessState::running);
+  EXPECT_EQ(look_at_process(sleeper.pid(), true), record::ProcessState::running);
   ::kill(sleeper.pid(), SIGSTOP);
   int status = 0;
   ::waitpid(sleeper.pid(), &status, WUNTRACED);
-  EXPECT_EQ(look_at_process(sleeper.pid()), record::ProcessState::stopped);
+  EXPECT_EQ(look_at_process(sleeper.pid(), true), record::ProcessState::stopped);
   sleeper.end(/*collect=*/false);
-  EXPECT_EQ(look_at_process(sleeper.pid()), record::ProcessState::gone) << "a zombie";
+  EXPECT_EQ(look_at_process(sleeper.pid(), true), record::ProcessState::gone) << "a zombie";
 }
 
 // The pid in a folder's name says nothing to another container; the lock of its launcher does.
