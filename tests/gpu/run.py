@@ -21,6 +21,7 @@ import equality
 import finetuning
 import lost_ranks
 import programs
+import watch
 from suite import ROOT, Case, Problem, Skip, Suite, query
 
 # By what a few minutes tell: the kernels, one equality of each kind, then everything else.
@@ -30,7 +31,7 @@ LAST = ["nccl-four-ranks", "parallel_tests-four-ranks"]
 
 
 def all_cases() -> list[Case]:
-    cases = {case.name: case for module in (programs, equality, finetuning, lost_ranks) for case in module.CASES}
+    cases = {case.name: case for module in (programs, equality, finetuning, lost_ranks, watch) for case in module.CASES}
     middle = [name for name in cases if name not in FIRST and name not in LAST]
     return [cases[name] for name in FIRST + middle + LAST]
 

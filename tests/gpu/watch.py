@@ -1,77 +1,52 @@
-#!/usr/bin/env python3
-"""What only a GPU can show about supervision: steps longer than a stall, counted by the device within CUDA graphs; an NCCL that fails on one rank."""
-import argparse
+"""Supervision as only a GPU shows it: steps longer than a stall, counted by the device within CUDA graphs; an NCCL that fails on one rank."""
 import json
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
-import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from equality import COMMON, TWO
+from suite import ROOT, Case, Problem, Skip, Suite
+
 # 1.1 billion parameters, 32,768 tokens a micro-step: half a second each on an H200, 12 s a step, all of it queued by the host at once.
-LONG_STEPS = ["--gpus", "0", "--dtype", "bf16", "model.hidden_size=2048", "model.num_layers=16", "model.num_heads=16", "model.kv_heads=16",
-              "model.intermediate_size=8192", "model.max_seq_len=2048", "--seq-len", "2048", "--batch-size", "16", "--grad-accum", "24", "--max-steps", "3",
-              "monitor.stall_seconds=2", "monitor.stall_abort_seconds=4", "checkpoint.save_at_end=false"]
-TWO_RANKS = ["--gpus", "0", "--ranks", "2", "--batch-size", "8", "--max-steps", "10"]
+LONG_STEPS = ["-f", ROOT / "models/nano.yaml", "--dtype", "bf16", "model.hidden_size=2048", "model.num_layers=16", "model.num_heads=16", "model.kv_heads=16",
+              "model.intermediate_size=8192", "model.max_seq_len=2048", "--seq-len", 2048, "--batch-size", 16, "--grad-accum", 24, "--max-steps", 3,
+              "trainer.log_interval=1", "trainer.eval_interval=0", "data.validation_fraction=0", "trainer.save_interval=0", "trainer.warmup_steps=1",
+              "monitor.sample_tokens=0", "checkpoint.save_at_end=false", "monitor.stall_seconds=2", "monitor.stall_abort_seconds=4"]
 
 
-def train(build: pathlib.Path, folder: pathlib.Path, name: str, arguments: list[str], fault: str = "") -> tuple[subprocess.CompletedProcess, list[dict]]:
-    command = [str(build / "bin/lockstep"), "train", "-f", str(ROOT / "models/nano.yaml"), "--output", str(folder), "--name", name, "trainer.log_interval=1",
-               "trainer.eval_interval=0", "data.validation_fraction=0", "trainer.save_interval=0", "trainer.warmup_steps=1", "monitor.sample_tokens=0", *arguments]
-    environment = {**os.environ, "LOCKSTEP_OVERSUBSCRIBE": "1", "LOCKSTEP_TEST_FAULT": fault}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
-    metrics = folder / name / "metrics.jsonl"
-    return done, [json.loads(line) for line in metrics.read_text().splitlines()] if metrics.exists() else []
+def train_long_steps(suite: Suite, name: str, expect: int, fault: str = ""):
+    if suite.device == "cpu":
+        raise Skip("needs a GPU")
+    suite.command(["rm", "-rf", suite.folder / name])
+    return suite.command([suite.lockstep, "train", *suite.place(), *LONG_STEPS, "--output", suite.folder, "--name", name], expect=expect,
+                         env={"LOCKSTEP_TEST_FAULT": fault}, timeout=240)
 
 
-def a_long_step_is_no_stall(build: pathlib.Path, folder: pathlib.Path) -> list[str]:
-    done, lines = train(build, folder, "long", LONG_STEPS)
-    seconds = [line["step_seconds"] for line in lines if "loss" in line]
-    problems = [] if done.returncode == 0 else [f"exit {done.returncode}: {done.stderr[-2000:]}"]
+def a_long_step_is_no_stall(suite: Suite) -> str:
+    done = train_long_steps(suite, "long-steps", 0)
     if "nothing has moved" in done.stdout + done.stderr:
-        problems.append("a step at work was called a stall")
-    if len(seconds) != 3 or max(seconds) < 5:
-        problems.append(f"steps must outlast the 4 s of a stall to show anything: {seconds}")
-    return problems
+        raise Problem(f"a device at work was called a stall:\n{done.stdout[-2000:]}")
+    lines = [json.loads(line) for line in (suite.folder / "long-steps/metrics.jsonl").read_text().splitlines()]
+    seconds = max(line["step_seconds"] for line in lines if "loss" in line)
+    if seconds < 5:
+        raise Problem(f"the longest step took {seconds:.1f} s and must outlast the 4 s of a stall to show anything")
+    return f"a step of {seconds:.1f} s"
 
 
-def without_the_devices_marks_it_would_be(build: pathlib.Path, folder: pathlib.Path) -> list[str]:
-    done, _ = train(build, folder, "hidden", LONG_STEPS, "rank=0 action=hide_progress")
-    good = done.returncode == 6 and "nothing has moved" in done.stderr
-    return [] if good else [f"exit {done.returncode}, so the test before shows nothing: {done.stderr[-2000:]}"]
+def without_the_devices_marks_it_is_one(suite: Suite) -> str:
+    done = train_long_steps(suite, "long-steps-unseen", 6, "rank=0 action=hide_progress")
+    if "nothing has moved" not in done.stderr:
+        raise Problem(f"it ended for another reason:\n{done.stderr[-2000:]}")
+    return "so long-steps can fail"
 
 
-def nccl_fails_on_one_rank(build: pathlib.Path, folder: pathlib.Path) -> list[str]:
-    done, lines = train(build, folder, "nccl", TWO_RANKS, "rank=1 action=nccl")
-    backends = [line["backend"] for line in lines if line.get("event") == "model"]
-    problems = [] if done.returncode == 0 else [f"exit {done.returncode}: {done.stderr[-2000:]}"]
-    if backends != ["cpu"]:
-        problems.append(f"ran over {backends}, not cpu")
-    if not any("All ranks fall back" in line.get("text", "") for line in lines):
-        problems.append("nobody said why")
-    return problems
+def nccl_fails_on_one_rank(suite: Suite) -> str:
+    if suite.device == "cpu":
+        raise Skip("needs a GPU")
+    run = suite.train("nccl-fails-on-one-rank", *COMMON, *TWO, "--dtype", "f32", env={"LOCKSTEP_TEST_FAULT": "rank=1 action=nccl"})
+    if run.summary()["backend"] != "cpu":
+        raise Problem(f"ran over {run.summary()['backend']}, not cpu")
+    if "All ranks fall back" not in (run.folder / "metrics.jsonl").read_text():
+        raise Problem("nobody said why")
+    return "both ranks fell back"
 
 
-def main() -> int:
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--build", default="build")
-    build = (ROOT / arguments.parse_args().build).resolve()
-    failed = 0
-    for case in (nccl_fails_on_one_rank, a_long_step_is_no_stall, without_the_devices_marks_it_would_be):
-        start = time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                problems = case(build, pathlib.Path(folder))
-            except subprocess.TimeoutExpired as error:
-                problems = [str(error)]
-        failed += bool(problems)
-        print(f"{'FAIL' if problems else 'ok  '} {case.__name__:64} {time.monotonic() - start:6.1f} s", flush=True)
-        for problem in problems:
-            print(f"       {problem}", flush=True)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+CASES = [Case("nccl-fails-on-one-rank", 15, nccl_fails_on_one_rank), Case("long-steps", 60, a_long_step_is_no_stall),
+         Case("long-steps-unseen", 30, without_the_devices_marks_it_is_one)]
