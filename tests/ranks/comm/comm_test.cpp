@@ -121,7 +121,7 @@ TEST(Failures, LostRankIsAnErrorThatNamesTheOperation) {
 // Operations fail after two seconds here; a rank that comes four seconds late is waited for.
 TEST(Meeting, HasNoDeadline) {
   const auto outcomes = testing::try_ranks(
-      2, config::Backend::automatic,
+      2, config::Backend::gloo,
       [](comm::World& world) {
         for (int round = 0; round < 3; ++round) {
           if (round == 1 && world.place().rank == 0) std::this_thread::sleep_for(std::chrono::seconds(4));
@@ -140,7 +140,7 @@ TEST(Meeting, HasNoDeadline) {
 
 TEST(Meeting, ARankWithoutASignOfLifeIsNamed) {
   const auto outcomes = testing::try_ranks(
-      3, config::Backend::automatic,
+      3, config::Backend::gloo,
       [](comm::World& world) -> std::vector<double> {
         if (world.place().rank == 2) std::_Exit(9);
         if (world.place().rank == 1) std::this_thread::sleep_for(std::chrono::hours(1));  // at work, and its signs of life show it
