@@ -2,7 +2,7 @@
 set(kernels_dir "${CMAKE_SOURCE_DIR}/src/rank/kernels")
 get_target_property(kernel_sources lockstep_kernels SOURCES)
 set(kernel_loops ${kernel_sources})
-list(FILTER kernel_loops EXCLUDE REGEX "/(fp8|graph|kernels|matmul_cache|parallel|plugin|quantize|rotary_table|tables|[a-z]+_face)\\.cpp$")
+list(FILTER kernel_loops EXCLUDE REGEX "/(broken_tiles|fp8|graph|kernels|matmul_cache|parallel|plugin|quantize|rotary_table|tables|[a-z]+_face)\\.cpp$")
 list(REMOVE_ITEM kernel_sources ${kernel_loops})
 if(NOT LOCKSTEP_CUDA)
   list(REMOVE_ITEM kernel_sources "${kernels_dir}/plugin.cpp")

@@ -52,11 +52,11 @@ std::vector<Option> parallel_options() {
       }),
       option<&R::parallel, &P::reduce_dtype>({
           .key = "parallel.reduce_dtype",
-          .says = "Number format gradients are summed in across ranks; gradient is the gradients' own.",
+          .says = "Number format gradients are summed in across ranks; auto is the weights', gradient what each rank sums its own in.",
       }),
       option<&R::parallel, &P::check_divergence>({
           .key = "parallel.check_divergence",
-          .says = "Steps between checks that all ranks hold the same weights.",
+          .says = "Steps between checks that all ranks hold the same weights; every save is one too.",
           .unit = "steps",
           .range = at_least(0),
           .zero = "only at the start",

@@ -305,7 +305,7 @@ def curve(tmp_path, *args):
 def test_curves_on_python_sources(tmp_path):
     done = curve(tmp_path, "--under-test", "trainer.recompute=blocks", "--text-bytes", 500000, "--vocab-size", 1000)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "tokens of 1,024," in done.stderr and "halves: 20 steps, loss" in done.stderr
+    assert "tokens of 1,024;" in done.stderr and "halves: 20 steps, loss" in done.stderr
     assert "trainer.recompute=blocks: largest difference +0.000% at step 1, median 0.000%, final +0.000%" in done.stdout
     assert "rounding alone: largest difference" in done.stdout
 
@@ -319,6 +319,22 @@ def test_curves_that_part(tmp_path):
 def test_curves_that_cannot_be_made(tmp_path):
     done = curve(tmp_path, "--data", "nowhere.bin")
     assert done.returncode == 2 and "nowhere.bin does not exist" in done.stderr and not done.stdout
+
+
+def test_curves_of_adapters_go_on_where_they_stopped(tmp_path):
+    tiny = ["--hidden-size", 32, "--num-layers", 1, "model.num_heads=2", "model.kv_heads=1", "model.intermediate_size=64", "model.max_seq_len=32"]
+    command = [sys.executable, ROOT / "bench" / "fp8_curve.py", "--lockstep", LOCKSTEP, "--only", "lora", "--seeds", 1, "--folder", tmp_path / "kept", "--device", "cpu",
+               "--under-test", "trainer.recompute=blocks", "--steps", 8, "--batch", 4, "--seq", 32, "--warm-up", 2, "--smooth", 4, "--text-bytes", 300000,
+               "--vocab-size", 600]
+    curve = lambda *more: subprocess.run([str(word) for word in [*command, *more, "--", *tiny]], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    early = curve("--minutes", 0)
+    assert early.returncode == 3 and "runs left to do" in early.stderr, early.stdout + early.stderr
+    done, again = curve(), curve()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "lora, the base: exporting it: 80 steps" in done.stderr and "lora, seed 1, halves: 8 steps, loss" in done.stderr and "text:" not in done.stderr
+    assert "trainer.recompute=blocks: largest, at step" in done.stdout and "| lora | 1 |" in done.stdout and "in the mean of 1 seed (+0.00% to +0.00%)" in done.stdout
+    assert (again.returncode, again.stdout) == (0, done.stdout) and "loss" not in again.stderr
+    assert not list((tmp_path / "kept" / "runs").iterdir())
 
 
 def test_no_script_hides_a_module_of_python():

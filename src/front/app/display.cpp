@@ -125,6 +125,7 @@ void Display::show(const std::string& line) {
 void Display::show_event(const Json& json) {
   const std::string event = text_of(json, "event");
   const auto step = static_cast<std::int64_t>(number(json, "step"));
+  if (event == "model" && json.contains("gradients")) print(fmt::format("  {:<15}{}", "gradients", text_of(json, "gradients")));
   if (event == "note") print(text_of(json, "text"));
   if (event == "checkpoint") print(fmt::format("step {}  checkpoint {}", step, text_of(json, "path")));
   if (event == "skipped") print(fmt::format("step {}  skipped: {}", step, text_of(json, "reason")));

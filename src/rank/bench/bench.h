@@ -41,6 +41,7 @@ struct StepProfile {
 struct StepResult {
   std::string model, device, dtype;
   std::string activations;  // what blocks keep for backward
+  std::string gradients;    // what micro-batches are summed in
   std::string optimizer;    // its method and what its states are
   bool cuda_graph = false;  // micro-batches were launched as one
   std::int64_t parameters = 0, trained_parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;

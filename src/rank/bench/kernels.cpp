@@ -246,20 +246,22 @@ class KernelBench {
     return at::empty({rows, columns}, options_.dtype(kernels::scalar_type(format)));
   }
 
+  const kernels::Fp8Table& fp8() const { return kernels::fp8_table(device_); }
+
   void fp8_copies() {
     const auto x = random({rows_, 2 * dims_.intermediate}), scale = kernels::make_fp8_scales(1, device_)[0];
     const auto out = bytes(x.size(0), x.size(1), kernels::Fp8::e5m2), transposed = bytes(x.size(1), x.size(0), kernels::Fp8::e5m2);
-    moves("fp8 measure", x, bytes_of({x}), [&] { kernels::fp8_measure(x, kernels::Fp8::e5m2, scale); });
-    moves("fp8 cast", x, bytes_of({x, out}), [&] { kernels::fp8_cast(x, scale, out, {}); });
-    moves("fp8 cast transposed", x, bytes_of({x, out}), [&] { kernels::fp8_cast(x, scale, {}, transposed); });
-    moves("fp8 cast both ways", x, bytes_of({x, out, transposed}), [&] { kernels::fp8_cast(x, scale, out, transposed); });
+    moves("fp8 measure", x, bytes_of({x}), [&] { kernels::fp8_measure(fp8(), x, kernels::Fp8::e5m2, scale); });
+    moves("fp8 cast", x, bytes_of({x, out}), [&] { kernels::fp8_cast(fp8(), x, scale, out, {}); });
+    moves("fp8 cast transposed", x, bytes_of({x, out}), [&] { kernels::fp8_cast(fp8(), x, scale, {}, transposed); });
+    moves("fp8 cast both ways", x, bytes_of({x, out, transposed}), [&] { kernels::fp8_cast(fp8(), x, scale, out, transposed); });
   }
 
   kernels::Fp8Matrix random_fp8(std::int64_t rows, std::int64_t columns, kernels::Fp8 format) const {
     const auto x = random({rows, columns});
     kernels::Fp8Matrix made{bytes(rows, columns, format), kernels::make_fp8_scales(1, device_)[0]};
-    kernels::fp8_measure(x, format, made.scale);
-    kernels::fp8_cast(x, made.scale, made.values, {});
+    kernels::fp8_measure(fp8(), x, format, made.scale);
+    kernels::fp8_cast(fp8(), x, made.scale, made.values, {});
     return made;
   }
 
@@ -271,9 +273,9 @@ class KernelBench {
                              kernels::Into into, kernels::Sums sums) {
       const auto left = random_fp8(rows, inner, format), right = random_fp8(columns, inner, e4m3);
       const auto result = zeros({rows, columns});
-      if (!kernels::fp8_matmul(result, left, right, into, sums)) return;
+      if (!kernels::fp8_matmul(fp8(), result, left, right, into, sums)) return;
       computes("fp8 matmul " + name + which, shape_of({rows_, in, out}), flops,
-               [&] { kernels::fp8_matmul(result, left, right, into, sums); });
+               [&] { kernels::fp8_matmul(fp8(), result, left, right, into, sums); });
     };
     product(" forward", rows_, in, out, e4m3, kernels::Into::write, kernels::Sums::fast);
     product(" input gradient", rows_, out, in, e5m2, kernels::Into::write, kernels::Sums::fast);

@@ -54,6 +54,7 @@ std::string to_text(const StepResult& r) {
   line("tokens/s", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second(), r.tokens_per_step()));
   const auto size = [](std::int64_t bytes) { return base::human_bytes(static_cast<std::uint64_t>(bytes)); };
   line("activations", r.activations);
+  line("gradients", r.gradients);
   line("peak memory", size(r.peak_memory_bytes) + " in tensors");
   if (r.driver_memory_bytes > 0) line("", size(r.driver_memory_bytes) + " taken as the driver counts, every process together");
   line("", size(r.host_peak_memory_bytes) + " of the host's");
@@ -83,6 +84,7 @@ std::string to_json(const StepResult& r) {
                {"batch_size", r.batch_size},
                {"accumulation", r.accumulation},
                {"activations", r.activations},
+               {"gradients", r.gradients},
                {"cuda_graph", r.cuda_graph},
                {"warm_up", r.warm_up},
                {"step_seconds", json_of(r.step)},

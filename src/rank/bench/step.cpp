@@ -12,7 +12,7 @@
 #include "rank/optim/optim.h"
 #include "rank/parallel/replicate.h"
 #include "rank/train/device_memory.h"
-#include "rank/train/keep.h"
+#include "rank/train/gradients.h"
 #include "rank/train/make_model.h"
 #include "rank/train/micro_steps.h"
 #include "rank/train/peak_flops.h"
@@ -38,15 +38,17 @@ class Bench {
     const double tokens = static_cast<double>(batch.global_batch_size * config_.data.seq_len);
     optimizer_ = optim::make_optimizer(config_, replica_.trained_in_backward_order(), tokens);
     token_count_ = at::full({}, tokens, number());
-    const std::vector<model::Keep> keep =
-        train::keep_for(config_, {batch.batch_size, config_.data.seq_len}, replica_.units.front()->weights().element_size(), device_);
-    model_->set_keep(keep, config_.trainer.offload_checkpoints);
-    activations_ = model::describe(keep);
+    const train::MemoryQuestion question{config_, batch, config_.data.seq_len};
+    const train::MemoryPlan plan = train::plan_memory(question, replica_, [](bool fits) { return fits; });
+    sums_ = train::apply(plan, question, replica_, *model_);
+    gradients_ = train::describe(plan, config_, sums_.get());
+    activations_ = model::describe(plan.keep);
     micro_steps_ = std::make_unique<train::MicroSteps>(
         *model_, nullptr,
         train::MicroSteps::Options{.recorder = train::graph_recorder_for(config_, device_, /*fixed_shapes=*/true),
                                    .progress = kernels::make_progress(device_),
-                                   .mark_blocks = train::blocks_are_long(config_, batch.batch_size * config_.data.seq_len, device_)});
+                                   .mark_blocks = train::blocks_are_long(config_, batch.batch_size * config_.data.seq_len, device_),
+                                   .sums = sums_.get()});
     for (int i = 0; i < different_batches; ++i) {
       const at::Tensor row = at::randint(config_.model.vocab_size, {batch.batch_size, config_.data.seq_len + 1}, at::kLong).to(device_);
       batches_.push_back(
@@ -56,6 +58,7 @@ class Bench {
 
   void micro_batch() { loss_ += micro_steps_->run(batches_[next_++ % batches_.size()], optimizer_->scale()); }
   void update() {
+    if (sums_) sums_->settle();
     optimizer_->finish_gradients(optimizer_->sum_of_squares(), token_count_, loss_);
     optimizer_->step(learning_rate);
     loss_.zero_();
@@ -67,6 +70,7 @@ class Bench {
   std::int64_t parameters() const { return replica_.parameters(); }
   std::int64_t trained_parameters() const { return replica_.trained_parameters(); }
   const std::string& activations() const { return activations_; }
+  const std::string& gradients() const { return gradients_; }
   bool cuda_graph() const { return micro_steps_->replayed(); }
 
  private:
@@ -78,11 +82,12 @@ class Bench {
   parallel::Replica replica_;
   std::unique_ptr<model::Decoder> model_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<parallel::GradientSums> sums_;
   std::unique_ptr<train::MicroSteps> micro_steps_;
   std::vector<data::Batch> batches_;
   at::Tensor token_count_;
   at::Tensor loss_ = at::zeros({}, number());
-  std::string activations_;
+  std::string activations_, gradients_;
   std::size_t next_ = 0;
 };
 
@@ -105,6 +110,7 @@ void measure_training(const StepRequest& request, StepResult& result) {
   result.parameters = bench.parameters();
   result.trained_parameters = bench.trained_parameters();
   result.activations = bench.activations();
+  result.gradients = bench.gradients();
   if (request.device.is_cuda()) kernels::cuda_plugin().reset_peak_memory(request.device.index());
   result.step_seconds = time_calls(request.device, request.warm_up, request.steps, [&] { bench.step(); });
   result.step = spread_of(result.step_seconds);

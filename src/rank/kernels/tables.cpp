@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "rank/kernels/broken_tiles.h"
 #include "rank/kernels/kernels.h"
 #include "rank/kernels/plugin.h"
 
@@ -19,6 +20,9 @@ const Table& table();
 }
 
 namespace {
+
+// Before main(), in every program that computes: later there may be threads, or a product that has ended it.
+[[maybe_unused]] const bool tiles_tried = (avoid_broken_tiles(), true);
 
 const Table& best_cpu_table() {
   __builtin_cpu_init();

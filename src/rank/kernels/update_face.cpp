@@ -1,5 +1,8 @@
 // The kernels of optimizers as tensors see them: checks lengths and types, then calls the device's.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/scalar_tensor.h>
+
+#include <numeric>
 
 #include "base/ceil_div.h"
 #include "rank/kernels/face.h"
@@ -38,6 +41,13 @@ Update update_of(const UpdateBuffers& buffers, const at::Tensor& control, const 
           .zero_gradient = settings.zero_gradient};
 }
 
+// Their sum. ATen's on a CPU is cut by the number of threads where there are many, and ranks must agree in every bit.
+at::Tensor in_order(const at::Tensor& partials) {
+  if (!partials.is_cpu()) return partials.sum();
+  const auto* part = partials.const_data_ptr<double>();
+  return at::scalar_tensor(std::accumulate(part, part + partials.numel(), 0.0), partials.options());
+}
+
 }  // namespace
 
 at::Tensor sum_of_squares(at::TensorList flats) {
@@ -51,7 +61,7 @@ at::Tensor sum_of_squares(at::TensorList flats) {
                                        .partials = partials.data_ptr<double>() + std::int64_t(i) * kSquarePartials},
                                       stream_of(flats[i]));
   }
-  return partials.sum();
+  return in_order(partials);
 }
 
 void finish_gradients(const at::Tensor& control, const at::Tensor& scale, const at::Tensor& sum_of_squares, const at::Tensor& token_count,

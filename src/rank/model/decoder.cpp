@@ -154,19 +154,25 @@ void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
 void Decoder::release_buffers() {
   auto& p = *parts_;
   for (BlockActivations& saved : p.saved) saved = {};
-  const bool fp8 = p.scratch.projection.fp8.has_value();
+  const kernels::Fp8Table* fp8 = p.scratch.projection.fp8 ? &p.scratch.projection.fp8->table() : nullptr;
   p.scratch = p.text_scratch = {};
-  if (fp8) use_fp8();
+  if (fp8) use_fp8(*fp8);
   p.embedded = p.dstream = at::Tensor();
   p.head.release_buffers();
   p.text_head.release_buffers();
 }
 
-void Decoder::use_fp8() {
+void Decoder::use_fp8() { use_fp8(kernels::fp8_table(parts_->embedding.weights().device())); }
+
+void Decoder::use_fp8(const kernels::Fp8Table& table) {
   const at::Tensor& weights = parts_->embedding.weights();
-  base::check(weights.scalar_type() == at::kBFloat16 && kernels::has_fp8(weights.device()), "8-bit products are for bf16 models on CUDA");
-  parts_->scratch.projection.fp8.emplace(weights.device());
+  base::check(weights.scalar_type() == at::kBFloat16, "8-bit products are for bf16 models");
+  parts_->scratch.projection.fp8.emplace(weights.device(), table);
 }
+
+std::int64_t Decoder::head_additions() const { return parts_->head.additions(); }
+void Decoder::set_most_head_chunks(std::int64_t most) { parts_->head.set_most_chunks(most); }
+const Unit* Decoder::head_owner() const { return parts_->head.owner().trainable() ? &parts_->head.owner() : nullptr; }
 
 void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }
 void Decoder::on_block(std::function<void()> callback) { parts_->on_block = std::move(callback); }

@@ -45,23 +45,24 @@ Room room_for(const Dims& dims, std::int64_t rows) {
 }
 
 // A copy in memory, as it lies or transposed.
-Fp8Matrix cast(const at::Tensor& x, at::Tensor& memory, const at::Tensor& scale) {
+Fp8Matrix cast(const kernels::Fp8Table& table, const at::Tensor& x, at::Tensor& memory, const at::Tensor& scale) {
   make_room(memory, x.numel(), x.device());
   const at::Tensor out = place(memory, x.size(0), x.size(1), Fp8::e4m3);
-  kernels::fp8_cast(x, scale, out, {});
+  kernels::fp8_cast(table, x, scale, out, {});
   return {out, scale};
 }
 
-Fp8Matrix cast_transposed(const at::Tensor& x, at::Tensor& memory, const at::Tensor& scale) {
+Fp8Matrix cast_transposed(const kernels::Fp8Table& table, const at::Tensor& x, at::Tensor& memory, const at::Tensor& scale) {
   make_room(memory, x.numel(), x.device());
   const at::Tensor out = place(memory, x.size(1), x.size(0), Fp8::e4m3);
-  kernels::fp8_cast(x, scale, {}, out);
+  kernels::fp8_cast(table, x, scale, {}, out);
   return {out, scale};
 }
 
 }  // namespace
 
-Fp8Products::Fp8Products(const at::Device& device) : gradient_scale_(kernels::make_fp8_scales(1, device)[0]) {}
+Fp8Products::Fp8Products(const at::Device& device, const kernels::Fp8Table& table)
+    : table_(&table), gradient_scale_(kernels::make_fp8_scales(1, device)[0]) {}
 
 void Fp8Products::reserve(const Dims& dims, std::int64_t rows) {
   const Room room = room_for(dims, rows);
@@ -88,8 +89,8 @@ void Fp8Products::cast_gradient(const at::Tensor& dout, bool paired) {
     gradient_t_ = {place(gradient_t_memory_, columns, rows, Fp8::e5m2), gradient_scale_};
     waiting_ = dout.const_data_ptr();
   }
-  kernels::fp8_measure(dout, Fp8::e5m2, gradient_scale_);
-  kernels::fp8_cast(dout, gradient_scale_, gradient_.values, gradient_t_.values);
+  kernels::fp8_measure(*table_, dout, Fp8::e5m2, gradient_scale_);
+  kernels::fp8_cast(*table_, dout, gradient_scale_, gradient_.values, gradient_t_.values);
 }
 
 bool Fp8Products::forward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, Into into,
@@ -101,23 +102,24 @@ bool Fp8Products::forward(const at::Tensor& out, const at::Tensor& x, const at::
   }
   forget_gradient();
   const at::Tensor dense = x.contiguous();
-  kernels::fp8_measure(dense, Fp8::e4m3, scales.input);
-  const Fp8Matrix input = cast(dense, gradient_memory_, scales.input);
-  kernels::fp8_measure(weight, Fp8::e4m3, scales.weight);
-  return kernels::fp8_matmul(out, input, cast(weight, other_memory_, scales.weight), into, Sums::fast, bias);
+  kernels::fp8_measure(*table_, dense, Fp8::e4m3, scales.input);
+  const Fp8Matrix input = cast(*table_, dense, gradient_memory_, scales.input);
+  kernels::fp8_measure(*table_, weight, Fp8::e4m3, scales.weight);
+  return kernels::fp8_matmul(*table_, out, input, cast(*table_, weight, other_memory_, scales.weight), into, Sums::fast, bias);
 }
 
 bool Fp8Products::backward_input(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& weight, Into into, const Fp8Scales& scales,
                                  bool paired) {
   if (!suits(dout, weight)) return false;
   cast_gradient(dout, paired);
-  return kernels::fp8_matmul(dx, gradient_, cast_transposed(weight, other_memory_, scales.weight), into, Sums::fast);
+  return kernels::fp8_matmul(*table_, dx, gradient_, cast_transposed(*table_, weight, other_memory_, scales.weight), into, Sums::fast);
 }
 
 bool Fp8Products::backward_weight(const at::Tensor& dweight, const at::Tensor& dout, const at::Tensor& x, const Fp8Scales& scales) {
   if (!suits(dout, dweight)) return false;
   cast_gradient(dout, /*paired=*/true);
-  return kernels::fp8_matmul(dweight, gradient_t_, cast_transposed(x.contiguous(), other_memory_, scales.input), Into::add, Sums::exact);
+  return kernels::fp8_matmul(*table_, dweight, gradient_t_, cast_transposed(*table_, x.contiguous(), other_memory_, scales.input),
+                             Into::add, Sums::exact);
 }
 
 std::int64_t fp8_bytes(const config::ModelConfig& model, std::int64_t rows) {

@@ -20,7 +20,8 @@ struct Fp8Scales {
 // Every product answers false, with nothing done, where its sizes are not multiples of 16 or its numbers are not bf16.
 class Fp8Products {
  public:
-  explicit Fp8Products(const at::Device& device);
+  // table: whose kernels, which must outlive it.
+  Fp8Products(const at::Device& device, const kernels::Fp8Table& table);
 
   // Room for the products of `rows` tokens at once: growing step by step would leave holes in the memory. Transposed gradients, which
   // only trained weights need, find theirs when they come.
@@ -35,6 +36,8 @@ class Fp8Products {
   // dweight += dout^T x. Always one of a pair.
   bool backward_weight(const at::Tensor& dweight, const at::Tensor& dout, const at::Tensor& x, const Fp8Scales& scales);
 
+  const kernels::Fp8Table& table() const { return *table_; }
+
  private:
   void forget_gradient();
   void cast_gradient(const at::Tensor& dout, bool paired);
@@ -42,6 +45,7 @@ class Fp8Products {
   // One side of a product lies in gradient_memory_ or gradient_t_memory_, the other in other_memory_; forward has its input where
   // gradients are later. Bytes, as many as the largest matrix took.
   at::Tensor gradient_memory_, gradient_t_memory_, other_memory_;
+  const kernels::Fp8Table* table_;
   at::Tensor gradient_scale_;
   kernels::Fp8Matrix gradient_, gradient_t_;
   const void* waiting_ = nullptr;  // the dout whose other product is still to come

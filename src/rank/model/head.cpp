@@ -53,7 +53,7 @@ std::int64_t Head::chunk_rows(const at::Tensor& like) {
   if (chunk_bytes_ == 0) chunk_bytes_ = affordable_chunk(like.device(), owner_.trainable(), lean_);
   const auto rows = std::max<std::int64_t>(1, like.size(0));
   const auto most = std::max<std::int64_t>(kRowStep, chunk_bytes_ / (dims_.vocab * like.element_size()));
-  const auto even = ceil_div(rows, ceil_div(rows, most));  // chunks of one size: the last is no sliver
+  const auto even = ceil_div(rows, std::min(most_chunks_, ceil_div(rows, most)));  // chunks of one size: the last is no sliver
   return std::min(rows, ceil_div(even, kRowStep) * kRowStep);
 }
 
@@ -83,6 +83,7 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
     if (owner_.trainable()) linear_backward_weight(owner_.gradient(HeadLeaves::weight), logits, x);
   }
   if (train) {
+    additions_ = ceil_div(rows, chunk) + (shared_ ? 1 : 0);
     if (owner_.trainable() && !shared_) owner_.gradient_ready(HeadLeaves::weight);
     kernels::rms_norm_backward(dstream, whole, unit_.weight(leaves_.norm), rstd_, dstream, kernels::Into::write,
                                unit_.gradient(leaves_.norm));

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <limits>
+
 #include "rank/model/block.h"
 
 namespace lockstep::model {
@@ -24,6 +26,11 @@ class Head {
     lean_ = lean;
     chunk_bytes_ = 0;
   }
+  // The matrix's gradient is added to once a chunk: in 16 bits that may not be often.
+  void set_most_chunks(std::int64_t most) { most_chunks_ = most; }
+  // How often the last backward added to the gradient of the output matrix; of the owner's other backward, too, where that is shared.
+  std::int64_t additions() const { return additions_; }
+  const Unit& owner() const { return owner_; }
   // Without gradients. targets: [rows] i64.
   Score score(const ResidualStream& stream, const at::Tensor& targets);
   // The summed loss, f32 scalar on the device; adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
@@ -46,6 +53,8 @@ class Head {
   BlockScratch& scratch_;
   bool lean_ = false;
   std::int64_t chunk_bytes_ = 0;  // of logits; chosen at first use
+  std::int64_t most_chunks_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t additions_ = 0;
   at::Tensor rstd_, losses_, correct_;
 };
 

@@ -11,6 +11,10 @@
 #include "config/run_config.h"
 #include "rank/model/unit.h"
 
+namespace lockstep::kernels {
+struct Fp8Table;
+}
+
 namespace lockstep::model {
 
 class KvCache;
@@ -61,8 +65,15 @@ class Decoder {
   void set_keep(const std::vector<Keep>& keep, bool offload = false);
   // Gives activations back; the next step makes them anew.
   void release_buffers();
-  // From the next step on, blocks multiply in 8 bits. bf16 weights, on a device where kernels::has_fp8.
+  // From the next step on, blocks multiply in 8 bits. bf16 weights, on a device where kernels::has_fp8; or anywhere by the kernels of a
+  // table, which must outlive the decoder.
   void use_fp8();
+  void use_fp8(const kernels::Fp8Table& table);
+  // Most parameters' gradients are added to once a micro-step. The output matrix's is, once a chunk of logits: how often in the last
+  // micro-step, and in at most how many chunks from the next one on. The unit that it belongs to, where it is trained.
+  std::int64_t head_additions() const;
+  void set_most_head_chunks(std::int64_t most);
+  const Unit* head_owner() const;
   // Called between forward and backward of forward_backward, for phase stamps.
   void on_backward(std::function<void()> callback);
   // Called after every block of forward_backward, in both directions, once its kernels are launched: for marks of progress.

@@ -119,6 +119,17 @@ std::vector<Keep> choose_keep(const config::ModelConfig& config, const MicroBatc
   return keep;
 }
 
+std::int64_t needed_bytes(const config::ModelConfig& config, const MicroBatch& batch, std::int64_t element_size,
+                          const std::vector<Keep>& keep) {
+  const ActivationBytes bytes = activation_bytes(config, element_size);
+  std::int64_t row = bytes.working, shared = 0;
+  for (const Keep block : keep) {
+    row += bytes.kept(block);
+    shared = std::max(shared, bytes.shared(block));
+  }
+  return activation_reserve_bytes + dense_buffer_bytes(config, element_size) + batch.rows() * (row + shared);
+}
+
 std::string describe(const std::vector<Keep>& keep) {
   const auto count = [&](Keep policy) { return std::count(keep.begin(), keep.end(), policy); };
   if (count(Keep::all) == static_cast<std::ptrdiff_t>(keep.size())) return "all kept";

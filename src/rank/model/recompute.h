@@ -44,6 +44,10 @@ struct MicroBatch {
 std::vector<Keep> choose_keep(const config::ModelConfig& model, const MicroBatch& batch, std::int64_t element_size,
                               std::int64_t available_bytes);
 
+// What a micro-batch takes under these policies, one a block.
+std::int64_t needed_bytes(const config::ModelConfig& model, const MicroBatch& batch, std::int64_t element_size,
+                          const std::vector<Keep>& keep);
+
 // "all kept", or "kept whole in 20 blocks, norms made again in 8".
 std::string describe(const std::vector<Keep>& keep);
 

@@ -57,9 +57,6 @@ Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)) {
   const auto on_device = at::TensorOptions().device(storage.device);
   weights_ = at::zeros({elements_}, on_device.dtype(storage.weight_dtype));
   if (storage.trainable) {
-    gradients_ =
-        storage.gradient_memory.defined() ? storage.gradient_memory : at::zeros({elements_}, on_device.dtype(storage.gradient_dtype));
-    base::check(gradients_.numel() == elements_, "gradient memory is of the unit's size");
     if (storage.weight_dtype == at::kFloat) {
       master_ = weights_;
     } else if (storage.master) {
@@ -67,16 +64,23 @@ Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)) {
     }
   }
   for (std::size_t i = 0; i < spec_.leaves.size(); ++i) {
-    if (quantized_[i]) {
-      leaf_weights_.emplace_back();
-      leaf_gradients_.emplace_back();
-      continue;
-    }
-    const auto shape = spec_.leaves[i].shape();
-    const auto view = [&](const at::Tensor& flat) { return flat.narrow(0, offsets_[i], product(shape)).view(shape); };
-    leaf_weights_.push_back(view(weights_));
-    leaf_gradients_.push_back(storage.trainable ? view(gradients_) : at::Tensor());
+    leaf_weights_.push_back(quantized_[i] ? at::Tensor() : view_of(i, weights_));
+    leaf_gradients_.emplace_back();
   }
+  if (storage.trainable)
+    place_gradients(storage.gradient_memory.defined() ? storage.gradient_memory
+                                                      : at::zeros({elements_}, on_device.dtype(storage.gradient_dtype)));
+}
+
+at::Tensor Unit::view_of(std::size_t leaf, const at::Tensor& flat) const {
+  const auto shape = spec_.leaves[leaf].shape();
+  return flat.narrow(0, offsets_[leaf], product(shape)).view(shape);
+}
+
+void Unit::place_gradients(const at::Tensor& memory) {
+  base::check(!memory.defined() || memory.numel() == elements_, "gradient memory is of the unit's size");
+  gradients_ = memory;
+  for (std::size_t i = 0; i < spec_.leaves.size(); ++i) leaf_gradients_[i] = memory.defined() ? view_of(i, memory) : at::Tensor();
 }
 
 std::int64_t Unit::bytes() const {

@@ -75,6 +75,9 @@ class Unit {
   const at::Tensor& weights() const { return weights_; }      // [elements] what forward reads
   const at::Tensor& gradients() const { return gradients_; }  // [elements] undefined if not trainable
   bool trainable() const { return gradients_.defined(); }
+  // Moves a trainable unit's gradients: [elements] of any float type, which may differ from the weights'. Undefined: lets go of their
+  // memory, for the moment until they get another place.
+  void place_gradients(const at::Tensor& memory);
   // [elements] f32; shares weights' storage where those are f32; undefined if not trainable or stored without.
   const at::Tensor& master() const { return master_; }
   // The weights in the precision that counts, for checkpoints, broadcasts and updates: masters where there are some.
@@ -106,6 +109,8 @@ class Unit {
   void listen(std::function<void(std::size_t leaf)> listener) { listener_ = std::move(listener); }
 
  private:
+  at::Tensor view_of(std::size_t leaf, const at::Tensor& flat) const;
+
   UnitSpec spec_;
   std::int64_t elements_ = 0;
   std::int64_t decayed_ = 0;

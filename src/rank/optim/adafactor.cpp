@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "rank/kernels/kernels.h"
+#include "rank/optim/fixed_order.h"
 
 namespace lockstep::optim {
 
@@ -71,16 +72,16 @@ void Adafactor::update_matrix(const Parameter& p, const Now& now, double learnin
   const at::Tensor row = at::zeros_like(p.row), column = at::zeros_like(p.column);
   slices([&](std::int64_t at, std::int64_t count, const at::Tensor& g) {
     const at::Tensor squares = g * g + kEpsilon;
-    row.narrow(0, at, count).copy_(squares.mean(1));
-    column.add_(squares.sum(0));
+    row.narrow(0, at, count).copy_(fixed_row_sums(squares).div_(double(columns)));
+    column.add_(fixed_column_sums(squares));
   });
   advance(p.row, row, now.fresh, now.skip);
   advance(p.column, column / double(rows), now.fresh, now.skip);
 
-  const at::Tensor by_row = (p.row / p.row.mean()).rsqrt().unsqueeze(1), by_column = p.column.rsqrt().unsqueeze(0);
+  const at::Tensor by_row = (p.row / (fixed_sum(p.row) / double(rows))).rsqrt().unsqueeze(1), by_column = p.column.rsqrt().unsqueeze(0);
   const at::Tensor squares = at::zeros({}, p.row.options());
   slices([&](std::int64_t at, std::int64_t count, const at::Tensor& g) {
-    squares.add_((g * by_row.narrow(0, at, count)).mul_(by_column).square_().sum());
+    squares.add_(fixed_sum((g * by_row.narrow(0, at, count)).mul_(by_column).square_()));
   });
   const at::Tensor clip = clip_of(squares, p.place.count);
   slices([&](std::int64_t at, std::int64_t count, const at::Tensor& g) {
@@ -93,7 +94,7 @@ void Adafactor::update_vector(const Parameter& p, const Now& now, double learnin
   const at::Tensor g = p.unit->gradients().narrow(0, p.place.begin, p.place.count).to(at::kFloat) * now.factor;
   advance(p.whole, g * g + kEpsilon, now.fresh, now.skip);
   const at::Tensor update = p.whole.rsqrt() * g;
-  apply(p, update / clip_of(update.square().sum(), p.place.count), 0, learning_rate);
+  apply(p, update / clip_of(fixed_sum(update.square()), p.place.count), 0, learning_rate);
 }
 
 void Adafactor::apply(const Parameter& p, const at::Tensor& update, std::int64_t begin, double learning_rate) const {

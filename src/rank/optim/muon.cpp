@@ -2,26 +2,31 @@
 #include "rank/optim/muon.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mm.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "rank/kernels/kernels.h"
+#include "rank/optim/fixed_order.h"
 
 namespace lockstep::optim {
+
+namespace {
+
+at::Tensor norm_of(const at::Tensor& x) { return x.is_cpu() ? fixed_sum(x.square().contiguous()).sqrt() : at::linalg_vector_norm(x, 2); }
+
+}  // namespace
 
 at::Tensor orthogonalized(const at::Tensor& matrix) {
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315;  // steepest at 0 among quintics that stay near 1
   const bool tall = matrix.size(0) > matrix.size(1);
   at::Tensor x = tall ? matrix.t() : matrix;
-  x = x / at::linalg_vector_norm(x, 2).clamp_min(1e-7);
+  x = x / norm_of(x).clamp_min(1e-7);
   for (int i = 0; i < 5; ++i) {
-    const at::Tensor gram = at::mm(x, x.t());
-    x = at::addmm(x, at::addmm(gram, gram, gram, b, c), x, a, 1);
+    const at::Tensor gram = fixed_mm(x, x.t());
+    x = fixed_mm(fixed_mm(gram, gram, c, gram, b), x, 1, x, a);
   }
   return tall ? x.t() : x;
 }

@@ -5,12 +5,29 @@
 #include "base/text.h"
 
 namespace lockstep::parallel {
+namespace {
+
+// What ranks exchange. The weights' type is enough: each rank's own sum is rounded to it once.
+at::ScalarType wire_type(const config::ParallelConfig& options, const model::Unit& unit) {
+  switch (options.reduce_dtype) {
+    case config::ReduceDType::automatic: return unit.weights().scalar_type();
+    case config::ReduceDType::f32: return at::kFloat;
+    case config::ReduceDType::gradient: return unit.gradients().scalar_type();
+  }
+  throw base::Bug("a type of the wire that has no name");
+}
+
+// Gradients of another type travel as copies. So many of those there are at most: the next waits for the oldest to come back.
+constexpr std::size_t kCopiesUnderWay = 4;
+
+}  // namespace
 
 GradientSync::GradientSync(const at::Tensor& gradients, std::vector<model::Unit*> units, const config::ParallelConfig& options)
     : gradients_(gradients), units_(std::move(units)), options_(options) {
   const auto bytes = static_cast<std::int64_t>(options.bucket_cap_mb * 1024 * 1024);
-  // Whole vector registers and cache lines on either side of a cut.
-  const std::int64_t elements = std::max<std::int64_t>(bytes / gradients.element_size() / 256 * 256, 256);
+  wire_ = wire_type(options, *units_.front());
+  // Whole vector registers and cache lines on either side of a cut. By what travels: ranks may hold their gradients in different types.
+  const std::int64_t elements = std::max<std::int64_t>(bytes / std::int64_t(c10::elementSize(wire_)) / 256 * 256, 256);
   make_buckets(gradients, elements);
 }
 
@@ -76,8 +93,14 @@ void GradientSync::start_complete_buckets() {
 }
 
 void GradientSync::start(Bucket& bucket) {
-  const at::ScalarType precision = options_.reduce_dtype == config::ReduceDType::f32 ? at::kFloat : bucket.gradients.scalar_type();
-  works_.push_back(group_->all_reduce_as(precision, bucket.gradients, comm::Reduce::sum, bucket.what));
+  if (bucket.gradients.scalar_type() != wire_ && works_.size() >= kCopiesUnderWay) works_[works_.size() - kCopiesUnderWay].wait();
+  works_.push_back(group_->all_reduce_as(wire_, bucket.gradients, comm::Reduce::sum, bucket.what));
+}
+
+void GradientSync::start_all(const comm::Group& group) {
+  arm(group);
+  for (Leaf& leaf : leaves_) leaf.ready = true;
+  while (next_ < buckets_.size()) start(buckets_[next_++]);
 }
 
 void GradientSync::replay(const comm::Group& group, const std::function<void()>& launch) {

@@ -25,6 +25,8 @@ class GradientSync {
 
   // Collective. Before the last micro-step's backward: from now on each complete bucket is reduced at once.
   void arm(const comm::Group& group);
+  // Collective. In place of arm(), where all gradients stand already.
+  void start_all(const comm::Group& group);
   // Collective. In place of a backward that announces its gradients: launches a recorded one, which has a finish() in it.
   void replay(const comm::Group& group, const std::function<void()>& launch);
   // Collective. Starts what is left and waits for all. A parameter without a gradient is an error that names it,
@@ -54,6 +56,7 @@ class GradientSync {
   at::Tensor gradients_;
   std::vector<model::Unit*> units_;
   config::ParallelConfig options_;
+  at::ScalarType wire_ = at::kFloat;
   std::vector<Bucket> buckets_;
   std::vector<Leaf> leaves_;
   // While armed:

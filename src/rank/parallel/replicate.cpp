@@ -1,6 +1,8 @@
 // Replicated weights: one gradient buffer, one broadcast, one fingerprint a unit.
 #include "rank/parallel/replicate.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
+
 #include "base/error.h"
 #include "base/text.h"
 
@@ -93,6 +95,23 @@ Replica make_adapted_replica(std::vector<model::UnitSpec> specs, std::vector<std
   storage.quantization = model::Quantization::none;
   replica.adapters = make_trained(std::move(adapters), storage, replica.gradients);
   return replica;
+}
+
+void hold_gradients(Replica& replica, at::ScalarType type) {
+  if (replica.gradients.scalar_type() == type) return;
+  const auto options = replica.gradients.options().dtype(type);
+  const std::int64_t elements = replica.gradients.numel();
+  const std::vector<model::Unit*> units = replica.trained_in_backward_order();
+  // First what there is goes, so that memory need not hold both.
+  replica.gradients = at::Tensor();
+  for (model::Unit* unit : units) unit->place_gradients({});
+  if (!options.device().is_cpu()) at::getDeviceAllocator(options.device().type())->emptyCache();
+  replica.gradients = at::zeros({elements}, options);
+  std::int64_t begin = 0;
+  for (model::Unit* unit : units) {
+    unit->place_gradients(replica.gradients.narrow(0, begin, unit->elements()));
+    begin += unit->elements();
+  }
 }
 
 void broadcast_weights(const comm::Group& group, const Replica& replica) {

@@ -26,6 +26,8 @@ struct Replica {
   std::int64_t parameters() const;
   std::int64_t trained_parameters() const;
 };
+// Gradients anew, all zero, in this type.
+void hold_gradients(Replica& replica, at::ScalarType type);
 Replica make_replica(std::vector<model::UnitSpec> specs, const model::UnitStorage& storage);
 // Frozen units, and adapters that are trained.
 Replica make_adapted_replica(std::vector<model::UnitSpec> specs, std::vector<std::optional<model::UnitSpec>> adapters,

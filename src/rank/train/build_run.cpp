@@ -93,9 +93,12 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->replica = make_units(run->config, request.device);
   run->model = make_decoder(run->config, run->replica);
   choose_precision(run->config, *run->model, request.device);
+  run->optimizer = optim::make_optimizer(run->config, run->replica.trained_in_backward_order(), run->nominal_tokens());
+  ranks.meet("building the model");
+  choose_memory(ranks, *run);
+  const std::string fitted = fit_batch_size(ranks, *run);
   run->gradients =
       std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.trained_in_backward_order(), run->config.parallel);
-  run->optimizer = optim::make_optimizer(run->config, run->replica.trained_in_backward_order(), run->nominal_tokens());
   const data::Corpus& corpus = *run->dataset.training;
   const std::int64_t rows = run->batch.batch_size * run->config.data.seq_len;
   run->micro_steps =
@@ -103,11 +106,8 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
                                    MicroSteps::Options{.recorder = graph_recorder_for(run->config, request.device, corpus.fixed_length()),
                                                        .on_backward = [raw = run.get()] { raw->enter(record::Phase::backward); },
                                                        .progress = watched_progress(*run->world, run->page, run->faults),
-                                                       .mark_blocks = blocks_are_long(run->config, rows, request.device)});
-
-  ranks.meet("building the model");
-  choose_recompute(*run);
-  const std::string fitted = fit_batch_size(ranks, *run);
+                                                       .mark_blocks = blocks_are_long(run->config, rows, request.device),
+                                                       .sums = run->gradient_sums.get()});
 
   run->page->set_phase(record::Phase::loading, 0);
   run->faults.at(record::Phase::loading, 0, ranks);
@@ -125,7 +125,8 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   if (checkpoint) restored = restore(*run, *checkpoint);
   ranks.meet("loading weights");
   // Every rank has read a model folder by itself, in parallel; fingerprints tell if one of them read something else.
-  if (checkpoint || !from_folder) parallel::broadcast_weights(ranks, run->replica);
+  // Adapters are few, and DoRA's magnitudes are sums, which machines with different processors round differently.
+  if (checkpoint || !from_folder || run->config.lora.enabled) parallel::broadcast_weights(ranks, run->replica);
   parallel::verify_equal(ranks, run->replica, run->progress.step);
 
   run->batches = (run->config.data.distributed_loading ? read_own_share : receive_from_first)(run->dataset.training, loader_options(*run),
@@ -145,6 +146,8 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
         {"data", run->dataset.description},
         {"backend", config::name_of(run->world->backend())},
         {"total_steps", run->total_steps},
+        {"gradients", run->gradient_form},
+        {"deterministic", at::globalContext().deterministicAlgorithms()},
         {"activations",
          run->recompute}}.dump());
     if (run->config.monitor.tensorboard)

@@ -85,7 +85,7 @@ std::function<std::shared_ptr<comm::Transport>()> Faults::broken_nccl() const {
 
 void Faults::at(record::Phase phase, std::int64_t step, const comm::Group& group) const {
   const auto strikes_here = [&] {
-    for (const char* other : {"nan", "memory", "hide_progress", "slow_disk"}) {
+    for (const char* other : {"nan", "memory", "hide_progress", "slow_disk", "drift"}) {
       if (order_->action == other) return false;
     }
     return true;

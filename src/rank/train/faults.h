@@ -28,6 +28,8 @@ class Faults {
   bool hides_progress() const { return order_ && order_->action == "hide_progress"; }
   // What checkpoints are written to: a slow disk where the test asked for one (action=slow_disk).
   base::FileSystem& files() const;
+  // True when this step is to leave the rank with weights of its own.
+  bool drifts(std::int64_t step) const { return order_ && order_->action == "drift" && step == order_->step; }
   // True when a micro-batch of so many samples is to find no memory (action=memory samples=N).
   bool refuses(std::int64_t samples) const { return order_ && order_->action == "memory" && samples > order_->samples; }
 

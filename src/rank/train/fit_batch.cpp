@@ -11,8 +11,9 @@
 
 #include "base/error.h"
 #include "rank/data/data.h"
+#include "rank/model/recompute.h"
 #include "rank/train/device_memory.h"
-#include "rank/train/keep.h"
+#include "rank/train/gradients.h"
 
 namespace lockstep::train {
 namespace {
@@ -34,10 +35,13 @@ bool fits(Run& run, std::int64_t samples) {
   return true;
 }
 
-void set_keep(Run& run, const std::vector<model::Keep>& keep) {
-  run.model->set_keep(keep, run.config.trainer.offload_checkpoints);
-  run.recompute = model::describe(keep);
+void use(Run& run, const MemoryQuestion& question, const MemoryPlan& plan) {
+  run.gradient_sums = apply(plan, question, run.replica, *run.model);
+  run.gradient_form = describe(plan, run.config, run.gradient_sums.get());
+  run.recompute = model::describe(plan.keep);
 }
+
+MemoryQuestion question_of(const Run& run) { return {run.config, run.batch, run.dataset.training->seq_len(), run.ranks().size()}; }
 
 void release_memory(Run& run) {
   run.model->release_buffers();
@@ -46,11 +50,9 @@ void release_memory(Run& run) {
 
 }  // namespace
 
-void choose_recompute(Run& run) {
-  const std::vector<model::Keep> keep =
-      keep_for(run.config, {run.batch.batch_size, run.dataset.training->seq_len()}, run.replica.units.front()->weights().element_size(),
-               run.world->device(), run.ranks().size());
-  set_keep(run, keep);
+void choose_memory(const comm::Group& group, Run& run) {
+  const auto agree = [&](bool fits) { return group.all_agree(fits, "whether f32 gradients fit"); };
+  use(run, question_of(run), plan_memory(question_of(run), run.replica, agree));
 }
 
 std::string fit_batch_size(const comm::Group& group, Run& run) {
@@ -63,7 +65,7 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
     if (group.all_agree(here, "whether a micro-batch fits")) break;
     if (run.batch.batch_size == 1 && std::exchange(may_keep_less, false)) {  // the choice took an estimate at its word
       release_memory(run);
-      set_keep(run, std::vector(static_cast<std::size_t>(run.config.model.num_layers), model::Keep::input));
+      use(run, question_of(run), least_memory(question_of(run), run.replica));
       continue;
     }
     if (run.batch.batch_size == 1) {
@@ -77,7 +79,7 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
     run.batch.gradient_accumulation *= run.batch.batch_size / smaller;
     run.batch.batch_size = smaller;
     release_memory(run);
-    choose_recompute(run);
+    choose_memory(group, run);
   }
   if (run.batch.batch_size == asked) return "";
   return fmt::format("batch_size {} did not fit into memory; a step takes {} micro-batches of {} instead, the global batch stays {}", asked,

@@ -7,8 +7,9 @@
 
 namespace lockstep::train {
 
-// Keeps as many activations of a micro-batch as memory holds beside weights, gradients and moments, or what trainer.recompute says.
-void choose_recompute(Run& run);
+// Collective. Gradients in the form, and as many activations of a micro-batch kept, as memory holds beside weights and moments, or as the
+// settings say.
+void choose_memory(const comm::Group& group, Run& run);
 
 // Collective. Tries a micro-batch of full length; where any rank finds no memory for it, all halve it and double the accumulation, so
 // that a step stays the same; what blocks keep is chosen anew, for a single sample down to inputs alone. Returns what was changed, in

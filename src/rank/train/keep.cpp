@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "rank/model/adapter.h"
 #include "rank/model/fp8.h"
-#include "rank/train/device_memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -18,7 +17,7 @@ std::int64_t fp8_bytes(const config::RunConfig& config, std::int64_t rows) {
 }  // namespace
 
 std::vector<model::Keep> keep_for(const config::RunConfig& config, const model::MicroBatch& batch, std::int64_t element_size,
-                                  at::Device device, int ranks) {
+                                  std::int64_t available_bytes) {
   const auto blocks = static_cast<std::size_t>(config.model.num_layers);
   switch (config.trainer.recompute) {
     case config::Recompute::none: return std::vector(blocks, model::Keep::all);
@@ -29,13 +28,14 @@ std::vector<model::Keep> keep_for(const config::RunConfig& config, const model::
       for (std::size_t i = 0; i < blocks; i += static_cast<std::size_t>(config.trainer.recompute_every)) keep[i] = model::Keep::input;
       return keep;
     }
-    case config::Recompute::automatic: {
-      const std::int64_t held_back = std::min(ranks - 1, 1) * model::ranks_reserve_bytes + fp8_bytes(config, batch.rows()) +
-                                     model::adapter_bytes(config.model, config.lora, batch.rows(), element_size);
-      return model::choose_keep(config.model, batch, element_size, free_memory_bytes(device) - held_back);
-    }
+    case config::Recompute::automatic: return model::choose_keep(config.model, batch, element_size, available_bytes);
   }
   throw base::Bug("a policy that has no name");
+}
+
+std::int64_t reserved_bytes(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, int ranks) {
+  return std::min(ranks - 1, 1) * model::ranks_reserve_bytes + fp8_bytes(config, rows) +
+         model::adapter_bytes(config.model, config.lora, rows, element_size);
 }
 
 std::int64_t evaluation_bytes(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size) {

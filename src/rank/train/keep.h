@@ -1,7 +1,5 @@
-// Which activations a run keeps for backward, from trainer.recompute and the memory that is free.
+// Which activations a run keeps for backward, from trainer.recompute and the memory that is available.
 #pragma once
-
-#include <c10/core/Device.h>
 
 #include <vector>
 
@@ -10,9 +8,12 @@
 
 namespace lockstep::train {
 
-// One entry a block. To be asked when weights, gradients and moments stand in memory: `automatic` fills what is left.
+// One entry a block; `automatic` fills the memory that is available to activations.
 std::vector<model::Keep> keep_for(const config::RunConfig& config, const model::MicroBatch& batch, std::int64_t element_size,
-                                  at::Device device, int ranks = 1);
+                                  std::int64_t available_bytes);
+
+// What training `rows` tokens at once takes beside weights, gradients, moments and activations.
+std::int64_t reserved_bytes(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size, int ranks);
 
 // What an evaluation of `rows` tokens at once takes beside training's own memory.
 std::int64_t evaluation_bytes(const config::RunConfig& config, std::int64_t rows, std::int64_t element_size);

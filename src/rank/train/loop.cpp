@@ -63,6 +63,7 @@ class Loop {
       profile_.before_step(run_.progress.step + 1);
       Reading reading(train_step(run_), run_.world->device());
       const std::int64_t step = reading.outcome().step;
+      if (run_.faults.drifts(step)) run_.replica.trained_in_forward_order().back()->exact()[0] += 1e-3;
       std::swap(pending_, earlier_);
       pending_.emplace(std::move(reading));
       if (earlier_) settle(*std::exchange(earlier_, std::nullopt));
@@ -71,7 +72,7 @@ class Loop {
       announce_checkpoint(/*wait=*/false);
       samples_.look_at_tokenizer();
       if (stopping_) break;
-      if (due(run_.config.parallel.check_divergence, step)) parallel::verify_equal(run_.ranks(), run_.replica, step);
+      if (due(run_.config.parallel.check_divergence, step)) verify_replicas();
       const bool improved = due(trainer_.eval_interval, step) && run_evaluation();
       if (due(run_.config.monitor.sample_interval, step)) write_sample();
       if ((due(trainer_.save_interval, step) || improved) && step < run_.total_steps) save();
@@ -212,7 +213,11 @@ class Loop {
     return true;
   }
 
+  // Collective. Each rank writes its share of the tensors: what is saved is one model only if all hold the same.
+  void verify_replicas() const { parallel::verify_equal(run_.ranks(), run_.replica, run_.progress.step); }
+
   void save() {
+    verify_replicas();
     run_.page->set_phase(record::Phase::saving, run_.progress.step);
     run_.faults.at(record::Phase::saving, run_.progress.step, run_.ranks());
     announce_checkpoint(/*wait=*/true);
@@ -253,6 +258,7 @@ class Loop {
 
   // The last checkpoint is what the run was for: not getting it is an error.
   void save_last() {
+    verify_replicas();
     run_.page->set_phase(record::Phase::saving, run_.progress.step);
     announce_checkpoint(/*wait=*/true);
     run_.saver->begin(run_.progress.step, contents_of(run_), best_step());

@@ -51,6 +51,7 @@ parallel::Replica make_units(const config::RunConfig& config, at::Device device)
   model::UnitStorage frozen = storage;
   frozen.quantization = quantization_of(config.model);
   frozen.double_quant = config.model.double_quant;
+  frozen.gradient_dtype = at::kFloat;  // of the adapters: few, and steps often take many micro-batches
   return parallel::make_adapted_replica(model::decoder_units(config.model), model::adapter_units(config.model, config.lora), frozen);
 }
 

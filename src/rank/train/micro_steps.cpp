@@ -61,15 +61,28 @@ at::Tensor MicroSteps::forward_backward(const data::Batch& batch, const at::Tens
 
 at::Tensor MicroSteps::run(const data::Batch& batch, const at::Tensor& scale) {
   accumulates_ = true;
+  if (options_.sums) options_.sums->make_way();
   if (may_be_recorded(batch) && !reduction_tried_) record_adding(batch, scale);
   replayed_ = adding_.graph && shape_of(batch) == shape_;
-  if (!replayed_) return forward_backward(batch, scale);
-  fill_inputs(batch, scale);
-  launch(adding_);
-  return adding_.loss;
+  at::Tensor loss;
+  if (replayed_) {
+    fill_inputs(batch, scale);
+    launch(adding_);
+    loss = adding_.loss;
+  } else {
+    loss = forward_backward(batch, scale);
+  }
+  if (options_.sums) options_.sums->added(model_.head_owner(), replayed_ ? adding_.head_additions : model_.head_additions());
+  return loss;
 }
 
 at::Tensor MicroSteps::run_and_reduce(const comm::Group& ranks, const data::Batch& batch, const at::Tensor& scale) {
+  if (options_.sums) {  // no bucket is whole before its sums are: the reduction comes after backward, not behind it
+    const at::Tensor loss = run(batch, scale);
+    options_.sums->settle();
+    gradients_->start_all(ranks);
+    return loss;
+  }
   if (may_be_recorded(batch) && ranks.recordable() && !reduction_tried_) record_reduction(ranks, batch, scale);
   gradients_->arm(ranks);
   replayed_ = reducing_.graph && shape_of(batch) == shape_;
@@ -106,6 +119,7 @@ void MicroSteps::record(Recording& recording, const data::Batch& batch, const at
     recording.graph = options_.recorder->record([this, &recording, finish] {
       model_.release_buffers();  // what that makes anew is to belong to the graph as well
       recording.loss = forward_backward(inputs_, scale_);
+      recording.head_additions = model_.head_additions();
       finish();
     });
   } catch (const c10::OutOfMemoryError&) {

@@ -15,6 +15,7 @@
 #include "rank/kernels/graph.h"
 #include "rank/kernels/progress.h"
 #include "rank/model/model.h"
+#include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
 
 namespace lockstep::train {
@@ -41,6 +42,7 @@ class MicroSteps {
     std::function<void()> on_backward = {};                 // between forward and backward, for phase stamps
     std::shared_ptr<kernels::Progress> progress = {};       // marked at the end of every micro-step, recorded or not
     bool mark_blocks = false;                               // and after every block, in both directions
+    parallel::GradientSums* sums = nullptr;                 // where 16-bit gradients are added to too often; must outlive it
   };
   // gradients: may be null, where nothing is ever reduced.
   MicroSteps(model::Decoder& model, parallel::GradientSync* gradients, Options options);
@@ -65,6 +67,7 @@ class MicroSteps {
   struct Recording {
     std::unique_ptr<kernels::Graph> graph;
     at::Tensor loss;
+    std::int64_t head_additions = 0;
   };
   at::Tensor forward_backward(const data::Batch& batch, const at::Tensor& scale);
   bool may_be_recorded(const data::Batch& batch);

@@ -14,6 +14,7 @@
 #include "rank/data/data.h"
 #include "rank/model/model.h"
 #include "rank/optim/optim.h"
+#include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
 #include "rank/parallel/replicate.h"
 #include "rank/train/batches.h"
@@ -50,6 +51,7 @@ struct Run {
   data::Dataset dataset;
   parallel::Replica replica;
   std::unique_ptr<model::Decoder> model;
+  std::unique_ptr<parallel::GradientSums> gradient_sums;  // null where gradients need none behind them
   std::unique_ptr<parallel::GradientSync> gradients;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<MicroSteps> micro_steps;
@@ -62,6 +64,7 @@ struct Run {
   std::int64_t total_steps = 0;
   std::string recompute;         // what blocks keep for backward, in words
   std::string base_fingerprint;  // of frozen weights; empty where there are none
+  std::string gradient_form;     // what micro-batches are summed in, in words
 
   const comm::Group& ranks() const { return world->everyone(); }
   bool is_first() const { return world->place().rank == 0; }

@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "rank/kernels/graph.h"
 #include "rank/model/model.h"
+#include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
 #include "rank/parallel/replicate.h"
 #include "support/reducer/reducer_oracle.h"
@@ -34,7 +35,9 @@ std::pair<at::Tensor, at::Tensor> global_batch(int ranks) {
 
 struct Net {
   explicit Net(const config::ParallelConfig& options, at::Device device = at::kCPU, at::ScalarType type = at::kFloat)
-      : replica(parallel::make_replica(model::decoder_units(tiny()), {.device = device, .weight_dtype = type, .gradient_dtype = type})),
+      : Net(options, {.device = device, .weight_dtype = type, .gradient_dtype = type}) {}
+  Net(const config::ParallelConfig& options, const model::UnitStorage& storage)
+      : replica(parallel::make_replica(model::decoder_units(tiny()), storage)),
         model(tiny(), replica.in_forward_order()),
         sync(replica.gradients, replica.trained_in_backward_order(), options) {
     model::initialize(replica.units, 3);
@@ -212,6 +215,52 @@ TEST(GradientSync, AccumulationMicroStepsTalkToNobody) {
     return std::vector<double>{net.replica.gradients.sum().item<double>()};
   });
   for (const auto& result : results) EXPECT_EQ(result, std::vector<double>{2 * 3 * 128});
+}
+
+// f32 sums of a 16-bit model: rounded once, on their way, in more buckets than there may be copies of.
+TEST(GradientSync, WideSumsTravelInTheWeightsType) {
+  const auto results = run_ranks(2, config::Backend::automatic, [](comm::World& world) {
+    Net net({.bucket_cap_mb = 0.001}, {.device = world.device(), .weight_dtype = at::kBFloat16, .gradient_dtype = at::kFloat});
+    EXPECT_GT(net.sync.buckets().size(), 8u);
+    const auto [tokens, targets] = global_batch(2);
+    const auto mine = [&](const at::Tensor& all) { return all.narrow(0, 2 * world.place().rank, 2).contiguous().to(world.device()); };
+    for (int micro = 0; micro < 3; ++micro) {
+      if (micro == 2) net.sync.arm(world.everyone());
+      net.model.forward_backward(mine(tokens), mine(targets), at::ones({}).to(world.device()));
+    }
+    net.sync.finish(world.everyone());
+    EXPECT_TRUE(net.replica.gradients.equal(net.replica.gradients.to(at::kBFloat16).to(at::kFloat))) << "the wire carries 16 bits";
+    return values(net.replica.gradients);
+  });
+  Net alone({}, {.weight_dtype = at::kBFloat16, .gradient_dtype = at::kFloat});
+  const auto [tokens, targets] = global_batch(2);
+  for (int micro = 0; micro < 3; ++micro) alone.model.forward_backward(tokens, targets, at::ones({}));
+  for (const auto& result : results) expect_close(result, values(alone.replica.gradients), 1e-2);
+}
+
+// 16-bit gradients with f32 sums behind them: ranks that flush, settle and then reduce, against one that sums in f32.
+TEST(GradientSync, FlushedSumsOfTwoRanksEqualOneRank) {
+  constexpr int micro_steps = 300;
+  const auto results = run_ranks(2, config::Backend::automatic, [](comm::World& world) {
+    Net net({.bucket_cap_mb = 0.01}, world.device(), at::kBFloat16);
+    parallel::GradientSums sums(net.replica.trained_in_backward_order(), world.place().rank == 0 ? 0 : 1 << 30);  // one on the host
+    const auto [tokens, targets] = global_batch(2);
+    const auto mine = [&](const at::Tensor& all) { return all.narrow(0, 2 * world.place().rank, 2).contiguous().to(world.device()); };
+    for (int micro = 0; micro < micro_steps; ++micro) {
+      sums.make_way();
+      net.model.forward_backward(mine(tokens), mine(targets), at::ones({}).to(world.device()));
+      sums.added(net.model.head_owner(), net.model.head_additions());
+    }
+    sums.settle();
+    net.sync.start_all(world.everyone());
+    net.sync.finish(world.everyone());
+    return std::vector<double>{net.replica.gradients.to(at::kDouble).norm().item<double>()};
+  });
+  Net alone({}, {.weight_dtype = at::kBFloat16, .gradient_dtype = at::kFloat});
+  const auto [tokens, targets] = global_batch(2);
+  alone.model.forward_backward(tokens, targets, at::ones({}));
+  const double expected = micro_steps * alone.replica.gradients.to(at::kDouble).norm().item<double>();
+  for (const auto& result : results) EXPECT_NEAR(result.front() / expected, 1, 5e-3);
 }
 
 TEST(Replicas, StartFromRankZerosWeights) {

@@ -1,4 +1,5 @@
 // What every method must do on every device: learn, skip what is not finite, clear gradients, name its states, agree with a CPU.
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
@@ -118,6 +119,47 @@ TEST_P(Methods, NameTheirStatesAndGoOnFromThem) {
   resumed.optimizer->restore_control(3, 1, 3, 0);
   for (int step = 4; step <= 6; ++step) resumed.step(step, 0.01);
   EXPECT_TRUE(at::equal(resumed.unit.exact(), never.unit.exact()));
+}
+
+// Machines of a run may have different processors: a step is the same bits with any number of threads. Matrices large enough for ATen to
+// cut its own sums by threads, thin ones that BLAS cuts by threads, and more units than one thread would sum the squares of.
+TEST_P(Methods, AreTheSameBitsWithAnyNumberOfThreads) {
+  const auto run = [&](int threads) {
+    const int before = at::get_num_threads();
+    at::set_num_threads(threads);
+    std::vector<std::unique_ptr<model::Unit>> units;
+    for (int i = 0; i < 70; ++i) {
+      model::UnitSpec spec{.name = fmt::format("unit {}", i), .leaves = {{.name = "n", .pieces = {{"n", {640}}}, .decay = false}}};
+      if (i < 2) spec.leaves = {{.name = "w", .pieces = {{"large", {700, 512}}, {"wide", {24, 512}}}}};
+      if (i == 2) spec.leaves = {{.name = "w", .pieces = {{"thin", {16, 8192}}}}};
+      units.push_back(std::make_unique<model::Unit>(
+          spec, model::UnitStorage{.weight_dtype = at::kBFloat16, .gradient_dtype = at::kFloat, .master = GetParam().masters}));
+      units.back()->exact().copy_(at::randn({units.back()->elements()}, test::generator(i)));
+      units.back()->refresh_weights();
+    }
+    std::vector<model::Unit*> list;
+    for (const auto& unit : units) list.push_back(unit.get());
+    const auto optimizer = make_optimizer(list, {.method = GetParam().method, .max_grad_norm = 0.1, .seed = 4});
+    std::vector<at::Tensor> results;
+    for (int step = 0; step < 2; ++step) {
+      for (std::size_t i = 0; i < list.size(); ++i)
+        list[i]->gradients().copy_(at::randn({list[i]->elements()}, test::generator(1000 * step + 7 * i)));
+      optimizer->finish_gradients(optimizer->sum_of_squares(), scalar(1, at::kCPU), scalar(1, at::kCPU));
+      results.push_back(optimizer->control().clone());
+      optimizer->step(0.01);
+    }
+    for (const model::Unit* unit : list) results.push_back(unit->exact());
+    for (const auto& [name, view] : optimizer->named_state()) results.push_back(view);
+    at::set_num_threads(before);
+    return results;
+  };
+  const auto one = run(1);
+  for (const int threads : {2, 3}) {
+    const auto several = run(threads);
+    ASSERT_EQ(one.size(), several.size());
+    for (std::size_t i = 0; i < one.size(); ++i)
+      ASSERT_TRUE(at::equal(one[i], several[i])) << i << " of " << one.size() << ", threads " << threads;
+  }
 }
 
 TEST_P(Methods, AgreeWithACpu) {

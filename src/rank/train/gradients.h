@@ -1,0 +1,50 @@
+// What a run sums the gradients of its micro-batches in, and which activations it keeps beside them: both share what memory is left.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "rank/model/model.h"
+#include "rank/parallel/gradient_sums.h"
+#include "rank/parallel/replicate.h"
+
+namespace lockstep::train {
+
+// f32: every addition. once: the weights' type, for the single micro-batch of a step. flushed: the weights' type for as many additions as
+// that bears, and f32 sums behind it.
+enum class GradientForm { f32, once, flushed };
+
+struct MemoryPlan {
+  GradientForm gradients = GradientForm::f32;
+  std::vector<model::Keep> keep;   // one a block
+  std::int64_t room_for_sums = 0;  // flushed: bytes of the device's memory that are left for f32 sums
+};
+
+struct MemoryQuestion {
+  const config::RunConfig& config;
+  const config::BatchPlan& batch;
+  std::int64_t time;  // tokens of a sample
+  int ranks = 1;
+  std::optional<std::int64_t> free_bytes = {};  // of the device; it is asked where this is not given
+};
+
+// To be asked when weights, gradients (in any form) and moments stand in memory. f32 where it fits without more activations made again.
+// agree: given this rank's answer, that of all ranks; they exchange gradients, so all take the same form.
+MemoryPlan plan_memory(const MemoryQuestion& question, const parallel::Replica& replica, const std::function<bool(bool)>& agree);
+
+// The plan that takes least, whatever it costs.
+MemoryPlan least_memory(const MemoryQuestion& question, const parallel::Replica& replica);
+
+// Gradients become what the plan says, all zero, and the model keeps to it. Whoever listens to gradients comes later. Returns the f32 sums
+// behind them, null where none are needed.
+std::unique_ptr<parallel::GradientSums> apply(const MemoryPlan& plan, const MemoryQuestion& question, parallel::Replica& replica,
+                                              model::Decoder& model);
+
+// "f32", "bf16, flushed into f32 every 64 additions (on the host)".
+std::string describe(const MemoryPlan& plan, const config::RunConfig& config, const parallel::GradientSums* sums);
+
+}  // namespace lockstep::train
