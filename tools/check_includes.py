@@ -33,6 +33,8 @@ MAY = {
 }
 # LibTorch is for the rank program alone; its distributed headers are slow to compile and stay in comm's .cpp files.
 TORCH = re.compile(r"<(ATen|c10|torch|caffe2)/")
+# Text becomes a tree of JSON in one place, which knows how deep it may be.
+JSON_READERS = re.compile(r"\b(?:[Jj]son|ordered_json)::(?:parse|sax_parse|accept)\(")
 
 
 def room_of(path: str) -> str | None:
@@ -52,6 +54,8 @@ def main() -> int:
         if not text.startswith("//"):
             mistakes.append(f"src/{name}:1: the first line must say the file's job in one sentence")
         for number, line in enumerate(text.splitlines(), 1):
+            if JSON_READERS.search(line) and name != "base/json.cpp":
+                mistakes.append(f"src/{name}:{number}: JSON is read by base::parse_json, which limits its depth")
             found = re.match(r'\s*#\s*include\s+([<"][^>"]+[>"])', line)
             if not found:
                 continue

@@ -1,15 +1,19 @@
 // YAML and JSON files. JSON is checked by a JSON parser and then read as YAML, which contains it and knows line numbers.
 #include "config/file.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 #include <tuple>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace lockstep::config {
@@ -29,19 +33,14 @@ bool looks_like_json(const std::string& text) {
   return first != text.npos && text[first] == '{';
 }
 
-// Throws with the line of the first syntax error. nlohmann counts bytes; a person counts lines.
+// Throws with the line of the first mistake.
 void check_json(const std::string& text, const std::string& name) {
   try {
-    std::ignore = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::out_of_range&) {
+    std::ignore = base::parse_json(text);
+  } catch (const base::JsonError& error) {
     // A number too large for a double: the option it is for refuses it, with its line.
-  } catch (const nlohmann::json::parse_error& error) {
-    const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
-    const auto line = 1 + std::count(text.begin(), end, '\n') - (end != text.begin() && *(end - 1) == '\n' ? 1 : 0);
-    const std::string said = error.what();
-    const std::size_t detail = said.find("syntax error");
-    throw base::usage_error("config", "{}:{}: not valid JSON: {}. Check commas, quotes and brackets.", name, line,
-                            detail == said.npos ? said : said.substr(detail));
+    if (error.kind() == base::JsonError::Kind::number_too_large) return;
+    throw base::usage_error("config", "{}:{}: not valid JSON: {}. Check commas, quotes and brackets.", name, error.line(), error.reason());
   }
 }
 
@@ -54,6 +53,7 @@ std::string yaml_complaint(const std::string& said) {
       {"end of sequence flow not found", "a [ is never closed"},
       {"end of map flow not found", "a { is never closed"},
       {"illegal EOF in scalar", "a quote is never closed"},
+      {"bad file", "brackets or indents nest deeper than 500 levels"},
   };
   for (const auto& [theirs, ours] : words) {
     if (said == theirs) return std::string(ours);
@@ -66,6 +66,31 @@ base::UserError yaml_error(const YAML::ParserException& error, const std::string
   const bool tab = line_text(text, line).substr(0, line_text(text, line).find_first_not_of(" \t")).find('\t') != std::string::npos;
   return base::usage_error("config", "{}:{}: not valid YAML at column {}: {}.", name, line, error.mark.column + 1,
                            tab ? "a tab; indent with spaces" : yaml_complaint(error.msg));
+}
+
+// Listens for nothing but where a document starts.
+class DocumentStart : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark& mark) override { line = mark.line + 1; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+  int line = 0;
+};
+
+// The line of the second document, if there is one. Not YAML::LoadAll: in some broken texts the parser finds documents without end.
+std::optional<int> second_document(const std::string& yaml) {
+  std::istringstream stream(yaml);
+  YAML::Parser parser(stream);
+  DocumentStart start;
+  const bool two = parser.HandleNextDocument(start) && parser.HandleNextDocument(start);
+  return two ? std::optional(start.line) : std::nullopt;
 }
 
 Written written_of(const YAML::Node& node) {
@@ -192,23 +217,25 @@ FileContent parse_config_text(const std::string& text, const std::string& name) 
     std::replace(yaml.begin(), yaml.end(), '\t', ' ');  // JSON may be indented by tabs; inside its strings they are not allowed
   }
   FileContent content;
-  std::vector<YAML::Node> documents;
+  YAML::Node document;
   try {
-    documents = YAML::LoadAll(yaml);
+    document = YAML::Load(yaml);
+    if (const auto second = second_document(yaml)) {
+      int line = *second;
+      while (line > 1 && !line_text(text, line).starts_with("---")) --line;
+      if (line_text(text, line).starts_with("---"))
+        throw base::usage_error("config", "{}:{}: a second document starts here (---). A config file is one document.", name, line);
+      throw base::usage_error("config", "{}:{}: not valid YAML: what stands here belongs to nothing before it.", name, *second);
+    }
   } catch (const YAML::ParserException& error) {
     throw yaml_error(error, text, name);
   }
-  if (documents.size() > 1) {
-    int line = line_of(documents[1]);
-    while (line > 1 && !line_text(text, line).starts_with("---")) --line;
-    throw base::usage_error("config", "{}:{}: a second document starts here (---). A config file is one document.", name, line);
-  }
-  if (documents.empty() || documents[0].IsNull()) return content;
-  if (!documents[0].IsMap()) {
+  if (!document.IsDefined() || document.IsNull()) return content;
+  if (!document.IsMap()) {
     throw base::usage_error("config", "{}:{}: must be sections of keys, such as `trainer:` with `learning_rate: 3e-4` below it.", name,
-                            line_of(documents[0]));
+                            line_of(document));
   }
-  Flattener(text, content).walk(documents[0], "");
+  Flattener(text, content).walk(document, "");
   return content;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "config/option.h"
 #include "config/value.h"
@@ -45,8 +46,12 @@ class ConfigFile {
     std::error_code error;
     if (!fs::is_regular_file(path_, error)) throw missing_file();
     if (fs::file_size(path_, error) > longest_config) throw mistake("it is larger than 16 MiB, so it is no config.json of a model");
-    json_ = Json::parse(base::read_text(path_), nullptr, /*allow_exceptions=*/false);
-    if (json_.is_discarded() || !json_.is_object()) throw mistake("it is no JSON object");
+    try {
+      json_ = base::parse_json(base::read_text(path_));
+    } catch (const base::JsonError& error) {
+      throw mistake(fmt::format("it is no JSON object: {}", error.what()));
+    }
+    if (!json_.is_object()) throw mistake("it is no JSON object");
   }
 
   FolderModel read() {

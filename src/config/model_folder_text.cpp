@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "config/config.h"
 #include "config/model_folder.h"
 
@@ -95,7 +96,7 @@ std::string hugging_face_config(const ModelConfig& given, DType dtype, const std
     return json.dump(2) + "\n";
   }
   const std::filesystem::path file = source / "config.json";
-  Json json = Json::parse(base::read_text(file), nullptr, /*allow_exceptions=*/false);
+  Json json = base::json_if_any(base::read_text(file)).value_or(nullptr);
   if (!json.is_object()) throw base::usage_error("export", "{} is no JSON object any more.", file.string());
   json.erase("_name_or_path");
   json.erase("quantization_config");

@@ -24,8 +24,8 @@ std::string lines_up_to(std::string_view text, std::int64_t step) {
   while (kept < text.size()) {
     const std::size_t end = text.find('\n', kept);
     if (end == std::string_view::npos) break;  // cut off by a crash
-    const Json line = Json::parse(text.substr(kept, end - kept), nullptr, false);
-    if (line.is_discarded() || (line.is_object() && line.value("step", std::int64_t{0}) > step)) break;
+    const std::optional<Json> line = base::json_if_any(text.substr(kept, end - kept));
+    if (!line || (line->is_object() && line->contains("step") && (*line)["step"].is_number() && (*line)["step"] > step)) break;
     kept = end + 1;
   }
   return std::string(text.substr(0, kept));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace lockstep::records {
@@ -54,7 +55,7 @@ std::string Counts::to_json() const {
 }
 
 Counts Counts::from_json(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
+  const auto json = base::parse_json(text);
   Counts counts;
   counts.format = json.at("format");
   counts.records = json.at("records");

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "records/csv.h"
 #include "records/file.h"
@@ -115,21 +116,14 @@ void expect_utf8(std::string_view text) {
                    lines_before(text, *at));
 }
 
-// The library's "[json.exception...] parse error at line 1, column 9: syntax error ...; last read: ..." without its preamble.
-std::string reason_of(std::string_view what) {
-  const std::size_t column = what.find("column ");
-  const std::size_t colon = column == what.npos ? what.find(": ") : what.find(": ", column);
-  return std::string(colon == what.npos ? what : what.substr(colon + 2));
-}
-
 Json parse_json(std::string_view text) {
   try {
-    Json record = Json::parse(text);
+    Json record = base::parse_json(text);
     if (!record.is_object()) throw Unreadable(fmt::format("is a JSON {}, not an object with fields", record.type_name()));
     return record;
-  } catch (const Json::parse_error& error) {
-    const std::size_t at = error.byte > 0 ? std::min(error.byte - 1, text.size()) : 0;
-    throw Unreadable(fmt::format("is broken JSON at column {}: {}", column_of(text, at), reason_of(error.what())), lines_before(text, at));
+  } catch (const base::JsonError& error) {
+    throw Unreadable(fmt::format("is broken JSON at column {}: {}", column_of(text, error.byte()), error.reason()),
+                     lines_before(text, error.byte()));
   }
 }
 

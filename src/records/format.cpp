@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "records/names.h"
@@ -43,11 +44,14 @@ std::string text_name(const config::DataConfig& data) { return data.text_field.e
 
 std::string answer_name(const Json& record) { return has(record, "output") || !has(record, "response") ? "output" : "response"; }
 
+// What a text holds where that is JSON, else null.
+Json json_in(const Json& text) { return base::json_if_any(text.get_ref<const std::string&>()).value_or(nullptr); }
+
 // Lists that passed through CSV or a data frame come as text.
 Json list_of(const Json& value, std::string_view field) {
   if (value.is_array()) return value;
   if (value.is_string()) {
-    Json parsed = Json::parse(value.get_ref<const std::string&>(), nullptr, false);
+    Json parsed = json_in(value);
     if (parsed.is_array()) return parsed;
   }
   throw Unreadable(
@@ -164,7 +168,7 @@ class ToolTalk {
   Json call(std::string_view value, std::size_t number) {
     const std::size_t thought = value.rfind("</think>");
     const std::size_t begin = thought == value.npos ? 0 : thought + 8;
-    Json calls = Json::parse(value.substr(begin), nullptr, false);
+    Json calls = base::json_if_any(value.substr(begin)).value_or(nullptr);
     if (calls.is_object()) calls = Json::array({std::move(calls)});
     if (!calls.is_array() || calls.empty()) throw no_call(number);
     Json made = Json::array();
@@ -203,7 +207,7 @@ class ToolTalk {
     const auto found = call.find("arguments");
     if (found == call.end() || found->is_null()) return Json::object();
     if (!found->is_string()) return *found;
-    Json parsed = Json::parse(found->get_ref<const std::string&>(), nullptr, false);
+    Json parsed = json_in(*found);
     return parsed.is_object() ? parsed : *found;
   }
 
@@ -252,7 +256,7 @@ Json wrapped(const Json& tool) {
 void add_tools(Conversation& conversation, const Json& record, RecordFormat format) {
   const auto tools = record.find("tools");
   if (tools == record.end() || tools->is_null()) return;
-  Json list = tools->is_string() ? Json::parse(tools->get_ref<const std::string&>(), nullptr, false) : *tools;
+  Json list = tools->is_string() ? json_in(*tools) : *tools;
   if (tools->is_string() && tools->get_ref<const std::string&>().empty()) return;
   if (!list.is_array()) throw Unreadable("has no list of function descriptions in the field 'tools'");
   if (format == RecordFormat::sharegpt) std::transform(list.begin(), list.end(), list.begin(), wrapped);
@@ -363,7 +367,7 @@ std::string fields_of(const Json& record) {
 std::optional<RecordFormat> detect_format(const Json& record, const config::DataConfig& data) {
   const std::string name = messages_name(record, data);
   if (const auto found = record.find(name); found != record.end()) {
-    const Json list = found->is_string() ? Json::parse(found->get_ref<const std::string&>(), nullptr, false) : *found;
+    const Json list = found->is_string() ? json_in(*found) : *found;
     if (list.is_array() && !list.empty() && list[0].is_object())
       return list[0].contains("from") ? RecordFormat::sharegpt : RecordFormat::messages;
     if (list.is_array() || !data.messages_field.empty()) return RecordFormat::messages;

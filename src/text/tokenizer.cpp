@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "text/native_call.h"
 #include "text/read_file.h"
@@ -76,7 +77,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::open(const fs::path& folder_or_file)
   if (!lockstep_tokenizer_open(view_of(json), &handle, error.out())) throw impl->failed("this is no tokenizer that can be used", error);
   impl->handle.reset(handle);
   if (!lockstep_tokenizer_describe(handle, description.out(), error.out())) throw impl->failed("its tokens cannot be listed", error);
-  const auto facts = nlohmann::json::parse(description.view());
+  const auto facts = base::parse_json(description.view());
   impl->size = facts["size"].get<std::int64_t>();
   for (const auto& token : facts["added"]) {
     impl->added.push_back({token["id"].get<std::int32_t>(), token["content"].get<std::string>(), token["special"].get<bool>()});

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/read_file.h"
 #include "text/tokenizer.h"
 
@@ -18,9 +19,9 @@ Json read_object(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return Json::object();
   try {
-    Json json = Json::parse(read_file(path));
+    Json json = base::parse_json(read_file(path));
     if (json.is_object()) return json;
-  } catch (const Json::exception& failure) {
+  } catch (const base::JsonError& failure) {
     throw base::data_error("text", "{} is not JSON: {}. Copy it again from where the model came from.", path.string(), failure.what());
   }
   throw base::data_error("text", "{} holds no JSON object. Copy it again from where the model came from.", path.string());

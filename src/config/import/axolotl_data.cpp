@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "config/import/axolotl.h"
 
@@ -243,8 +244,7 @@ void axolotl_special_tokens(Importer& to, const YAML::Node& value) {
   if (!value.IsMap()) return to.refuse("must be a map");
   std::error_code error;
   const fs::path file = fs::path(to.model()) / "tokenizer_config.json";
-  const nlohmann::json own =
-      fs::is_regular_file(file, error) ? nlohmann::json::parse(base::read_text(file), nullptr, false) : nlohmann::json();
+  const nlohmann::json own = fs::is_regular_file(file, error) ? base::json_if_any(base::read_text(file)).value_or(nullptr) : nullptr;
   for (const auto& item : value) {
     const std::string name = item.first.Scalar();
     to.enter("special_tokens." + name, item.second);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "config/import/llama_factory.h"
 
@@ -161,7 +162,7 @@ void llama_factory_dataset(Importer& to, const YAML::Node& value) {
   const fs::path folder = to.has("dataset_dir") ? to.text("dataset_dir") : "data";
   const fs::path file = folder / "dataset_info.json";
   std::error_code error;
-  const Json info = fs::is_regular_file(file, error) ? Json::parse(base::read_text(file), nullptr, false) : Json();
+  const Json info = fs::is_regular_file(file, error) ? base::json_if_any(base::read_text(file)).value_or(nullptr) : nullptr;
   std::vector<std::string> paths;
   std::vector<Setting> first;
   for (const std::string& name : llama_factory_dataset_names(value)) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "config/import/table.h"
 
@@ -46,7 +47,7 @@ const Family* family_of(const std::string& name) {
 
 nlohmann::json json_of(const fs::path& path) {
   std::error_code error;
-  return fs::is_regular_file(path, error) ? nlohmann::json::parse(base::read_text(path), nullptr, false) : nlohmann::json();
+  return fs::is_regular_file(path, error) ? base::json_if_any(base::read_text(path)).value_or(nullptr) : nullptr;
 }
 
 bool has_template(const fs::path& folder) {

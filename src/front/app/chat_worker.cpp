@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "front/launch/libtorch.h"
 
 namespace lockstep::app {
@@ -94,7 +95,7 @@ ChatWorker::~ChatWorker() {
 Json ChatWorker::receive() {
   for (std::string line;;) {
     switch (lines_->next(line)) {
-      case LineReader::Got::line: return Json::parse(line);
+      case LineReader::Got::line: return base::parse_json(line);
       case LineReader::Got::interrupt:
         if (take_interrupt()) child_->send(SIGINT);
         break;

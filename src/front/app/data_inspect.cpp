@@ -8,6 +8,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "records/content_hash.h"
 #include "records/packing.h"
@@ -110,7 +111,7 @@ std::string to_text(const Inspection& inspection) {
 }
 
 nlohmann::ordered_json to_json(const Inspection& inspection) {
-  auto json = nlohmann::ordered_json::parse(inspection.counts.to_json());
+  auto json = base::parse_json(inspection.counts.to_json());
   json["files"] = inspection.files;
   json["seq_len"] = inspection.seq_len;
   json["trained_share"] = trained_share(inspection.counts);

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "text/terminal.h"
 
@@ -100,7 +101,7 @@ void Display::show_notices(std::span<const record::PageView> pages) {
 }
 
 void Display::show(const std::string& line) {
-  const Json json = Json::parse(line, nullptr, false);
+  const Json json = base::json_if_any(line).value_or(nullptr);
   if (!json.is_object()) return;
   if (json.contains("loss")) {
     last_step_ = static_cast<std::int64_t>(number(json, "step"));

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "front/app/train_setup.h"
@@ -31,8 +32,12 @@ std::vector<Json> read_lines(const fs::path& path) {
   for (std::int64_t number = 1; std::getline(file, text); ++number) {
     if (base::trim(text).empty()) continue;
     const auto refuse = [&](const std::string& why) { throw base::data_error("generate", "{}, line {}: {}.", path.string(), number, why); };
-    Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (line.is_discarded()) refuse("this is not JSON");
+    Json line;
+    try {
+      line = base::parse_json(text);
+    } catch (const base::JsonError& error) {
+      refuse(fmt::format("this is not JSON: column {}: {}", error.byte() + 1, error.reason()));
+    }
     if (!line.is_object()) refuse("a line is an object with \"prompt\" or \"messages\"");
     if (line.contains("prompt") == line.contains("messages")) refuse("it needs either \"prompt\" or \"messages\"");
     if (line.contains("prompt") && !line["prompt"].is_string()) refuse("\"prompt\" is not a text");
@@ -109,7 +114,7 @@ std::string merged(std::vector<Json> lines, const fs::path& parts, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     std::ifstream part(parts / fmt::format("{}.jsonl", rank), std::ios::binary);
     for (std::string text; std::getline(part, text); ++found) {
-      const Json answer = Json::parse(text);
+      const Json answer = base::parse_json(text);
       Json& line = lines.at(answer.at("line").get<std::size_t>());
       line["completion"] = answer.at("completion");
       line["finish"] = answer.at("finish");

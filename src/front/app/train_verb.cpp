@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "front/app/display.h"
@@ -92,7 +93,7 @@ class Training {
     for (const PreparedPart& part : prepare_data(setup_.settings.values)) {
       if (!shows()) continue;
       if (headless()) {
-        const nlohmann::ordered_json counts = nlohmann::ordered_json::parse(part.prepared.cache->counts().to_json());
+        const nlohmann::ordered_json counts = base::parse_json(part.prepared.cache->counts().to_json());
         std::puts(nlohmann::ordered_json{{"event", "data"}, {"path", part.path}, {"cached", !part.prepared.made}, {"counts", counts}}
                       .dump()
                       .c_str());

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace lockstep::plan {
@@ -114,7 +115,7 @@ MeasuredRun read_measured(std::string_view text, std::string_view path) {
     return base::usage_error("plan", "--from {}: {}. Give a run's summary.json, or what `lockstep bench step --json` printed.", path, why);
   };
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = base::parse_json(text);
     MeasuredRun run;
     const auto& seconds = json.at("step_seconds");
     run.step_seconds = seconds.contains("median") ? seconds.at("median").get<double>() : seconds.at("average").get<double>();
@@ -128,6 +129,8 @@ MeasuredRun read_measured(std::string_view text, std::string_view path) {
     if (run.step_seconds <= 0) throw wrong("it holds no measured step");
     return run;
   } catch (const nlohmann::json::exception& error) {
+    throw wrong(error.what());
+  } catch (const base::JsonError& error) {
     throw wrong(error.what());
   }
 }

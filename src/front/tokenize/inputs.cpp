@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace lockstep::tokenize {
@@ -37,12 +38,11 @@ std::uint64_t checked_size(const fs::path& path) {
   return size;
 }
 
-// What nlohmann says, without its own numbering and without the line's text, which may be long and need not be UTF-8.
-std::string reason_of(const nlohmann::json::exception& failure) {
-  const std::string text = failure.what();
-  const std::size_t column = text.find("column ");
-  const std::string reason = column == npos ? text : text.substr(column);
-  return reason.substr(0, std::min(reason.find("; last read"), reason.find(" - unexpected")));
+// What the reader says, without the line's text, which may be long and need not be UTF-8.
+std::string reason_of(const base::JsonError& failure) {
+  const std::string& reason = failure.reason();
+  return fmt::format("column {}: {}", failure.byte() + 1,
+                     reason.substr(0, std::min(reason.find("; last read"), reason.find(" - unexpected"))));
 }
 
 std::string_view without_line_end(std::string_view line) {
@@ -51,7 +51,7 @@ std::string_view without_line_end(std::string_view line) {
 }
 
 // What is said in a conversation, a message a line; nothing where the value is none.
-std::optional<std::string> text_of_messages(const nlohmann::json& messages) {
+std::optional<std::string> text_of_messages(const nlohmann::ordered_json& messages) {
   if (!messages.is_array()) return std::nullopt;
   std::string text;
   for (const auto& message : messages) {
@@ -65,7 +65,7 @@ std::optional<std::string> text_of_messages(const nlohmann::json& messages) {
 std::string text_of_json_line(std::string_view line, const InputOptions& options, const std::string& place) {
   const std::string& field = options.field;
   try {
-    auto json = nlohmann::json::parse(line);
+    auto json = base::parse_json(line);
     if (!json.is_object())
       throw base::data_error("data", "{}: not a JSON object but {}. Every line is an object.", place, json.type_name());
     const auto found = json.find(field);
@@ -78,7 +78,7 @@ std::string text_of_json_line(std::string_view line, const InputOptions& options
     if (auto said = options.messages ? text_of_messages(*found) : std::nullopt) return *std::move(said);
     if (!found->is_string()) throw base::data_error("data", "{}: '{}' is not a text but {}.", place, field, found->type_name());
     return std::move(found->get_ref<std::string&>());
-  } catch (const nlohmann::json::exception& failure) {
+  } catch (const base::JsonError& failure) {
     throw base::data_error("data", "{}: not valid JSON ({}). Mend the line, or leave such lines out with --skip-bad.", place,
                            reason_of(failure));
   }

@@ -11,6 +11,7 @@
 
 #include "base/ceil_div.h"
 #include "base/error.h"
+#include "base/json.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -81,8 +82,8 @@ class PieceReader {
     }
     const std::string key(nf4_key);
     if (packed.scalar_type() != at::kByte || packed.numel() > longest_state) throw wrong(key, "is damaged: it holds no JSON text");
-    const auto* text = packed.contiguous().const_data_ptr<std::uint8_t>();
-    state_ = Json::parse(text, text + packed.numel(), nullptr, /*allow_exceptions=*/false);
+    const at::Tensor text = packed.contiguous();
+    state_ = base::json_if_any({static_cast<const char*>(text.const_data_ptr()), static_cast<std::size_t>(text.numel())}).value_or(nullptr);
     if (!state_.is_object()) throw wrong(key, "is damaged: it holds no JSON object");
     if (!state_.contains("quant_type") || state_["quant_type"] != "nf4") throw wrong(key, "does not say quant_type nf4");
     if (number("blocksize") != static_cast<double>(kernels::kWeightBlock)) {

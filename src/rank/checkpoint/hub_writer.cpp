@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "config/model_folder.h"
 #include "rank/checkpoint/bnb.h"
 #include "rank/checkpoint/replace_folder.h"
@@ -115,8 +116,8 @@ class Writer {
   std::string config_text() const {
     const std::string text = config::hugging_face_config(what_.model, what_.dtype, what_.source);
     if (!packing_) return text;
-    auto json = nlohmann::ordered_json::parse(text);
-    json["quantization_config"] = nlohmann::ordered_json::parse(bnb_config_json(dtype_, /*double_quant=*/true));
+    auto json = base::parse_json(text);
+    json["quantization_config"] = base::parse_json(bnb_config_json(dtype_, /*double_quant=*/true));
     return json.dump(2) + "\n";
   }
 

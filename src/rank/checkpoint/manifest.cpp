@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "record/timeline.h"
 
 namespace lockstep::checkpoint {
@@ -82,7 +83,7 @@ std::string part_text(const Part& part) {
 
 Part parse_part(std::string_view text, const std::filesystem::path& path) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = base::parse_json(text);
     return {json.at("step").get<std::int64_t>(), json.at("attempt").get<std::int64_t>(), json.at("error").get<std::string>(),
             files_from(json.at("files")), tensors_from(json.at("tensors"))};
   } catch (const std::exception& error) {
@@ -109,7 +110,7 @@ Manifest read_manifest(const std::filesystem::path& folder) {
   }
   const std::string text = base::read_text(path);
   try {
-    Json json = Json::parse(text);
+    Json json = base::parse_json(text);
     const int version = json.at("version").get<int>();
     if (version > format_version) {
       throw base::checkpoint_error("checkpoint", "{} has format {}, this program reads up to {}. Use a newer lockstep.", folder.string(),

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "rank/train/generate.h"
 
 namespace lockstep::train {
@@ -44,7 +45,7 @@ void serve_chat(const GenerateRequest& request) {
   for (std::string line; std::getline(std::cin, line);) {
     interrupted() = false;
     try {
-      const Json messages = Json::parse(line).at("messages");
+      const Json messages = base::parse_json(line).at("messages");
       const auto completion = generator.go_on({model.language->encode_chat(messages), turn++}, [](std::size_t, const std::string& piece) {
         say({{"text", piece}});
         return !interrupted();

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "text/terminal.h"
 
@@ -46,7 +47,7 @@ void expect_chat(const TextModel& model, const char* what) {
 
 // A line of the file: {"prompt": ...} or {"messages": [...]}.
 std::vector<std::int32_t> encode_line(const std::string& line, const std::string& system, const task::Language& language) {
-  const Json object = Json::parse(line);
+  const Json object = base::parse_json(line);
   if (object.contains("prompt")) return language.encode(object["prompt"].get<std::string>());
   Json messages = object.at("messages");
   if (!system.empty() && (messages.empty() || messages[0].value("role", "") != "system"))
@@ -101,7 +102,7 @@ GenerateRequest parse_generate_request(const Arguments& arguments, at::Device de
                       .min_p = number(arguments, "min-p", 0),
                       .repetition_penalty = number(arguments, "repetition-penalty", 1),
                       .seed = static_cast<std::int64_t>(number(arguments, "seed", 0))};
-  if (arguments.contains("stop")) options.stops = Json::parse(arguments.at("stop")).get<std::vector<std::string>>();
+  if (arguments.contains("stop")) options.stops = base::parse_json(arguments.at("stop")).get<std::vector<std::string>>();
   return request;
 }
 

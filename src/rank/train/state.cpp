@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "rank/train/identity.h"
@@ -138,8 +139,29 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
   return std::nullopt;
 }
 
+namespace {
+
+base::UserError damaged_state(const std::filesystem::path& folder, std::string_view why) {
+  return base::checkpoint_error("resume", "{} is damaged: {}. Resume from another checkpoint.", (folder / "state.json").string(), why);
+}
+
+Json state_of(const checkpoint::Reader& reader) {
+  try {
+    Json state = base::parse_json(reader.state_json());
+    for (const char* part : {"model", "optimizer", "data"}) {
+      if (!state.is_object() || !state.contains(part) || !state[part].is_object())
+        throw damaged_state(reader.folder(), fmt::format("it has no {}", part));
+    }
+    return state;
+  } catch (const base::JsonError& error) {
+    throw damaged_state(reader.folder(), error.what());
+  }
+}
+
+}  // namespace
+
 void check_same_model(const checkpoint::Reader& reader, const config::ModelConfig& model) {
-  const Json saved = Json::parse(reader.state_json()).at("model");
+  const Json saved = state_of(reader).at("model");
   std::vector<std::string> differences;
   const Json here = model_json(model);
   for (const auto& [key, value] : here.items()) {
@@ -178,11 +200,11 @@ void check_same_optimizer(const Json& saved, config::Optimizer asked, const std:
 
 }  // namespace
 
-Restored restore(Run& run, const std::filesystem::path& folder) {
+Restored restore(Run& run, const std::filesystem::path& folder) try {
   Restored restored;
   const checkpoint::Reader reader(folder);
   check_same_model(reader, run.config.model);
-  const Json state = Json::parse(reader.state_json());
+  const Json state = state_of(reader);
   if (run.config.model.sliding_window > 0 && !state.at("model").contains("sliding_window"))
     restored.notes.push_back(fmt::format("{} was written by an older version: model.sliding_window is not compared", folder.string()));
   check_same_adapters(state.value("adapters", Json()), run, folder, restored.notes);
@@ -217,6 +239,8 @@ Restored restore(Run& run, const std::filesystem::path& folder) {
     run.progress.schedule_offset = state.value("schedule_offset", std::int64_t{0});
   }
   return restored;
+} catch (const Json::exception& error) {
+  throw damaged_state(folder, error.what());
 }
 
 }  // namespace lockstep::train
