@@ -65,8 +65,15 @@ unsafe extern "C" fn lockstep_numbers_free(numbers: Numbers) {
     numbers.free();
 }
 
+/// What a panic has to say goes into the error, not to the terminal as well.
+fn silence_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| std::panic::set_hook(Box::new(|_| {})));
+}
+
 /// Runs `work`; an error or a panic of it becomes text in `error` and the result false. Nothing unwinds into C++.
 pub unsafe fn guarded(error: *mut Bytes, work: impl FnOnce() -> Result<(), Failure>) -> bool {
+    silence_panics();
     let reason = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => return true,
         Ok(Err(failure)) => failure.to_string(),
