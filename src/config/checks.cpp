@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "config/adapter/targets.h"
 
 namespace lockstep::config {
 namespace {
@@ -26,6 +27,7 @@ class Checker {
     names();
     heads();
     quantization();
+    if (broken_.empty()) adapters();
     lengths();
     steps();
     recompute();
@@ -98,12 +100,23 @@ class Checker {
     }
   }
 
+  // A run file of LoRA leaves the folder, and with it the model's shape, to the command line: --model DIR.
+  bool folder_to_come(std::string_view key) const {
+    return config_.lora.enabled && config_.model.path.empty() && settings_.source(key).origin == Origin::standard;
+  }
+
+  // What a PEFT folder says was compared with the model and with its own weights.
+  void adapters() {
+    if (!config_.lora.enabled || !config_.lora.adapters.empty()) return;
+    for (const TargetMistake& mistake : target_mistakes(config_.model, config_.lora)) {
+      if (mistake.key == "lora.layers_to_transform" && folder_to_come("model.num_layers")) continue;
+      broken({mistake.key}, "{}", mistake.text);
+    }
+  }
+
   void lengths() {
     const std::int64_t seq_len = config_.data.seq_len, longest = config_.model.max_seq_len;
-    // A run file of LoRA leaves the folder, and with it the length, to the command line: --model DIR.
-    const bool folder_to_come =
-        config_.lora.enabled && config_.model.path.empty() && settings_.source("model.max_seq_len").origin == Origin::standard;
-    if (seq_len > longest && !folder_to_come) {
+    if (seq_len > longest && !folder_to_come("model.max_seq_len")) {
       broken({"data.seq_len", "model.max_seq_len"},
              "data.seq_len = {} is longer than model.max_seq_len = {}. Lower data.seq_len, or raise model.max_seq_len to {}.", seq_len,
              longest, seq_len);

@@ -8,7 +8,7 @@
 #include "config/checks.h"
 #include "config/config.h"
 #include "config/file.h"
-#include "config/adapter_folder.h"
+#include "config/adapter/folder.h"
 #include "config/follow_folder.h"
 #include "config/import/import.h"
 #include "config/option.h"

@@ -39,9 +39,28 @@ std::vector<Option> lora_options() {
       }),
       option<&R::lora, &L::target_modules>({
           .key = "lora.target_modules",
-          .says = "Matrices that get an adapter: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or all-linear.",
+          .says = "Matrices that get an adapter: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, or all-linear; or "
+                  "re: and a regular expression that whole names match, such as re:.*\\.layers\\.[0-3]\\..*_proj.",
           .aliases = {{"lora_target_modules"}, {"lora_target"}},
           .example = "[q_proj, v_proj]",
+      }),
+      option<&R::lora, &L::exclude_modules>({
+          .key = "lora.exclude_modules",
+          .says = "Matrices that get no adapter although lora.target_modules names them: names, or re: and a regular expression.",
+          .zero = "none",
+          .example = "[k_proj]",
+      }),
+      option<&R::lora, &L::rank_pattern>({
+          .key = "lora.rank_pattern",
+          .says = "Ranks that differ from lora.rank, as NAME=RANK. NAME is the end of a matrix's name, or a regular expression for it.",
+          .zero = "none",
+          .example = "[q_proj=8]",
+      }),
+      option<&R::lora, &L::alpha_pattern>({
+          .key = "lora.alpha_pattern",
+          .says = "The same for lora.alpha, as NAME=ALPHA.",
+          .zero = "none",
+          .example = "[q_proj=16]",
       }),
       option<&R::lora, &L::rslora>({
           .key = "lora.rslora",

@@ -73,7 +73,10 @@ struct LoraConfig {
   bool rslora = false;                            // scale alpha / sqrt(rank) instead of alpha / rank
   bool dora = false;                              // directions by LoRA, magnitudes trained apart
   std::vector<std::int64_t> layers_to_transform;  // empty: all
-  std::vector<std::string> modules_to_save;       // trained whole: embed_tokens, lm_head, norm
+  std::vector<std::string> modules_to_save;       // trained whole: embed_tokens, lm_head
+  std::vector<std::string> exclude_modules;       // never adapted, whatever target_modules says
+  std::vector<std::string> rank_pattern;          // "NAME=RANK": matrices whose rank differs
+  std::vector<std::string> alpha_pattern;         // "NAME=ALPHA"
   std::vector<std::string> adapters;              // PEFT folders: all but the last are folded in, the last is trained on
   double b_lr_ratio = 1;                          // LoRA+: learning rate of B over that of A
 

@@ -76,6 +76,7 @@ Value read_words(const Option& option, const Written& written) {
   if (written.form != Written::Form::list && !is_zero_word(option, written.text)) {
     std::string text = base::trim(written.text);
     if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
+    if (text.starts_with("re:")) return std::vector<std::string>{text};  // a regular expression may hold commas
     for (const std::string& part : base::split(text, ',')) {
       if (std::string word = base::trim(part); !word.empty()) words.push_back(std::move(word));
     }

@@ -25,6 +25,16 @@ KINDS = {
     "whole embedding and head": ({"r": 2, "lora_alpha": 6, "target_modules": ["k_proj"], "modules_to_save": ["embed_tokens", "lm_head"]},
                                  {"rank": 2, "alpha": 6, "target_modules": ["k_proj"], "modules_to_save": ["embed_tokens", "lm_head"]}),
 }
+REGEX = r".*\.layers\.\d+\.(self_attn\.(q|k|v)_proj|mlp\.(gate|up)_proj)"
+KINDS["regex, ranks and alphas by name"] = (
+    {"r": 4, "lora_alpha": 6, "target_modules": REGEX, "use_rslora": True, "rank_pattern": {"q_proj": 2, r"layers\.1\.mlp\..*": 3},
+     "alpha_pattern": {"k_proj": 3, "model.layers.0.self_attn.v_proj": 9}},
+    {"rank": 4, "alpha": 6, "target_modules": ["re:" + REGEX], "rslora": True, "rank_pattern": ["q_proj=2", r"layers\.1\.mlp\..*=3"],
+     "alpha_pattern": ["k_proj=3", "model.layers.0.self_attn.v_proj=9"]})
+KINDS["dora with exclusions, ranks by name"] = (
+    {"r": 4, "lora_alpha": 6, "target_modules": ALL, "use_dora": True, "exclude_modules": ["k_proj", "model.layers.0.mlp.up_proj"],
+     "rank_pattern": {"v_proj": 1, "gate_proj": 5}},
+    {"rank": 4, "alpha": 6, "dora": True, "exclude_modules": ["k_proj", "model.layers.0.mlp.up_proj"], "rank_pattern": ["v_proj=1", "gate_proj=5"]})
 by_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -78,6 +88,11 @@ def test_twenty_steps_are_those_of_peft(tmp_path, kind, ranks):
     # PEFT loads what the run left, and it is what PEFT trained.
     ended = PeftModel.from_pretrained(load_without_warnings(folder), run.folder / "adapter").eval()
     torch.testing.assert_close(logits(ended), logits(adapted), rtol=0, atol=5e-3)
+    before, after = (json.loads((path / "adapter_config.json").read_text()) for path in (adapter, run.folder / "adapter"))
+    for key in ("r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_dora", "use_rslora", "layers_to_transform"):
+        assert after[key] == before[key], key
+    for key in ("target_modules", "exclude_modules", "modules_to_save"):
+        assert after[key] == before[key] or sorted(after[key]) == sorted(before[key]), key
 
 
 @by_kind
@@ -167,10 +182,12 @@ MISTAKES = {
     "weights missing": (lambda folder: (folder / "adapter_model.safetensors").unlink(), "adapter_model.safetensors"),
     "not JSON": (lambda folder: (folder / "adapter_config.json").write_text("{"), "not a JSON object"),
     "another method": (break_config(lambda c: c.update(peft_type="IA3")), "IA3"),
-    "patterns of ranks": (break_config(lambda c: c.update(rank_pattern={"q_proj": 8})), "rank_pattern"),
-    "a rank that the file does not have": (break_config(lambda c: c.update(r=5)), "belongs to another model"),
-    "a target that is nowhere": (break_config(lambda c: c.update(target_modules=["w2"])), "w2"),
-    "a regular expression": (break_config(lambda c: c.update(target_modules=".*_proj")), "regular expression"),
+    "ranks that the file does not have": (break_config(lambda c: c.update(rank_pattern={"q_proj": 8})), "is [4, 32], this model needs [8, 32]"),
+    "a rank that the file does not have": (break_config(lambda c: c.update(r=5)), "does not fit"),
+    "a target that is nowhere": (break_config(lambda c: c.update(target_modules=["w2"])), "its target_modules (w2) name no matrix of this model"),
+    "a pattern that is none": (break_config(lambda c: c.update(target_modules="(.*_proj")), "is a regular expression that cannot be used"),
+    "a pattern that is not understood": (break_config(lambda c: c.update(target_modules="(?i).*_proj")), "not understood here"),
+    "a setting that nobody knows": (break_config(lambda c: c.update(use_newest_trick=True)), "use_newest_trick is true, which is not built"),
     "truncated weights": (lambda folder: (folder / "adapter_model.safetensors").write_bytes((folder / "adapter_model.safetensors").read_bytes()[:3000]), "adapter_model"),
 }
 
@@ -185,3 +202,4 @@ def test_mistakes_are_named(tmp_path, mistake):
     run = train(tmp_path, "run", config, "--adapter", str(adapter), "--ranks", "1", check=False)
     assert run.code not in (0, 70)
     assert words in run.text
+    assert not run.folder.exists()

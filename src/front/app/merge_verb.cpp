@@ -3,7 +3,8 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "config/adapter_folder.h"
+#include "config/adapter/fit.h"
+#include "config/adapter/folder.h"
 #include "config/model_folder.h"
 #include "front/app/become_worker.h"
 #include "front/app/flags.h"
@@ -31,7 +32,9 @@ int run_merge_verb(std::span<const std::string> args) {
 
   for (const std::string& adapter : wish.adapters) config::read_adapter_folder(adapter);
   if (wish.model.empty()) wish.model = config::adapter_base(wish.adapters.front());
-  config::read_model_folder(wish.model);
+  config::ModelConfig model = config::read_model_folder(wish.model).model;
+  model.path = wish.model;
+  for (const std::string& adapter : wish.adapters) config::check_adapter_fits(adapter, model, config::AdapterUse::merge);
   const std::vector<std::string> how = wish.folder.arguments("merge");
   std::vector<std::string> arguments = {"merge",
                                         "--model",

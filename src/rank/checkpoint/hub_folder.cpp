@@ -11,9 +11,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/safetensors.h"
 #include "base/text.h"
 #include "rank/checkpoint/bnb.h"
 #include "rank/checkpoint/pages.h"
@@ -45,12 +45,6 @@ std::unique_ptr<SafetensorsFile> open_file(const fs::path& path) {
     throw base::checkpoint_error("model", "{} is a pointer of Git LFS, not the weights. Fetch them: git lfs pull.", path.string());
   }
   return std::make_unique<SafetensorsFile>(path);
-}
-
-// A name in an index must be a file of the folder itself: "../../etc/passwd" is not.
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name.find('/') == name.npos && name.find('\0') == name.npos && name != "." && name != ".." &&
-         name.ends_with(".safetensors");
 }
 
 base::UserError no_weights(const fs::path& folder) {
@@ -98,17 +92,8 @@ void HubFolder::open_index(const fs::path& index) {
   if (fs::file_size(index, error) > longest_index) {
     throw base::checkpoint_error("model", "{} is damaged: an index is never larger than 256 MiB.", index.string());
   }
-  const auto json = nlohmann::json::parse(base::read_text(index), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded() || !json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
-    throw base::checkpoint_error("model", "{} is damaged: it is no JSON object with a weight_map.", index.string());
-  }
   std::map<std::string, const SafetensorsFile*> opened;
-  for (const auto& [tensor, value] : json["weight_map"].items()) {
-    const std::string name = value.is_string() ? value.get<std::string>() : "";
-    if (!is_plain_name(name)) {
-      throw base::checkpoint_error("model", "{} is damaged: tensor {} lies in {}, which is no name of a safetensors file.", index.string(),
-                                   tensor, value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
-    }
+  for (const auto& [tensor, name] : base::read_safetensors_index(base::read_text(index), index)) {
     const SafetensorsFile*& file = opened[name];
     if (file == nullptr) {
       if (!fs::exists(folder_ / name, error)) {

@@ -9,7 +9,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/adapter_folder.h"
+#include "config/adapter/fit.h"
+#include "config/adapter/folder.h"
 #include "rank/checkpoint/replace_folder.h"
 #include "rank/model/adapter.h"
 
@@ -27,20 +28,10 @@ std::string module_of(const std::string& weight_name) {
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-fs::path weights_file(const fs::path& folder) {
-  const fs::path file = folder / "adapter_model.safetensors";
-  if (fs::exists(file)) return file;
-  const bool pickled = fs::exists(folder / "adapter_model.bin");
-  throw base::checkpoint_error("lora", "{} has no adapter_model.safetensors.{}", folder.string(),
-                               pickled ? " Its adapter_model.bin is a pickle, which is not read; save the adapter again with "
-                                         "safe_serialization=True."
-                                       : "");
-}
-
 }  // namespace
 
 PeftAdapter::PeftAdapter(const fs::path& folder)
-    : folder_(folder), lora_(config::read_adapter_folder(folder)), file_(weights_file(folder)) {
+    : folder_(folder), lora_(config::read_adapter_folder(folder)), targets_(lora_), file_(config::adapter_weights_file(folder)) {
   for (const TensorEntry& entry : file_.entries()) {
     if (entry.dtype != at::kFloat && entry.dtype != at::kBFloat16 && entry.dtype != at::kHalf)
       throw base::checkpoint_error("lora", "{}: tensor {} is {}; adapters are f32, bf16 or f16.", file_.path().string(), entry.name,
@@ -76,38 +67,53 @@ void PeftAdapter::load(const std::vector<std::unique_ptr<model::Unit>>& adapters
   }
 }
 
-at::Tensor PeftAdapter::folded(const std::string& name, const at::Tensor& weight) const {
-  if (!name.ends_with(kWeight)) return weight;
-  if (const TensorEntry* whole = file_.find(std::string(kPrefix) + name)) return tensor(*whole);
-  const std::string module = module_of(name);
-  const TensorEntry *a = file_.find(module + ".lora_A.weight"), *b = file_.find(module + ".lora_B.weight");
+at::Tensor PeftAdapter::folded(const std::string& name, const at::Tensor& given) const {
+  if (!name.ends_with(kWeight)) return given;
+  const auto misfit = [&] {
+    return base::checkpoint_error("lora", "{}: the adapter of {} does not fit its matrix {}. The adapter belongs to another model.",
+                                  file_.path().string(), name, shape_text(given.sizes().vec()));
+  };
+  const auto whole = [&](const std::string& stored) {
+    const TensorEntry* entry = file_.find(stored);
+    if (entry != nullptr && entry->shape != given.sizes().vec()) throw misfit();
+    return entry != nullptr ? tensor(*entry) : at::Tensor();
+  };
+  if (const at::Tensor trained = whole(std::string(kPrefix) + name); trained.defined()) return trained;
+  const std::string module = module_of(name), plain = module.substr(kPrefix.size());
+  const at::Tensor own_base = whole(module + ".base_layer.weight");  // PEFT saves what it adapted of embedding and head
+  const at::Tensor& weight = own_base.defined() ? own_base : given;
+  const bool embedding = plain == config::embedding_module;
+  const TensorEntry* a = file_.find(module + (embedding ? ".lora_embedding_A" : ".lora_A.weight"));
+  const TensorEntry* b = file_.find(module + (embedding ? ".lora_embedding_B" : ".lora_B.weight"));
   if (a == nullptr && b == nullptr) return weight;
-  if (a == nullptr || b == nullptr || a->shape.size() != 2 || b->shape.size() != 2 || a->shape[0] != b->shape[1] ||
-      b->shape[0] != weight.size(0) || a->shape[1] != weight.size(1)) {
-    throw base::checkpoint_error("lora", "{}: the adapter of {} does not fit its matrix {}. The adapter belongs to another model.",
-                                 file_.path().string(), name, shape_text(weight.sizes().vec()));
-  }
+  const std::int64_t out = weight.size(embedding ? 1 : 0), in = weight.size(embedding ? 0 : 1), rank = targets_.rank(plain);
+  if (a == nullptr || b == nullptr || a->shape != std::vector<std::int64_t>{rank, in} || b->shape != std::vector<std::int64_t>{out, rank})
+    throw misfit();
   at::Tensor sum = weight.to(at::kCPU, at::kFloat).clone();
-  sum.addmm_(tensor(*b), tensor(*a), 1, model::adapter_scale(lora_));
+  at::Tensor outputs = embedding ? sum.t() : sum;  // [out, in]
+  outputs.addmm_(tensor(*b), tensor(*a), 1, targets_.scale(plain));
   if (!lora_.dora) return sum;
   const TensorEntry* magnitude = file_.find(module + ".lora_magnitude_vector");
-  if (magnitude == nullptr || magnitude->shape != std::vector<std::int64_t>{weight.size(0)})
+  if (magnitude == nullptr || magnitude->shape != std::vector<std::int64_t>{out})
     throw base::checkpoint_error("lora", "{}: {} uses DoRA, but its magnitude vector is missing or misshapen.", file_.path().string(),
                                  name);
-  return sum.mul_(tensor(*magnitude).div(at::linalg_vector_norm(sum, 2, {1})).unsqueeze(1));
+  outputs.mul_(tensor(*magnitude).div(at::linalg_vector_norm(outputs, 2, {1})).unsqueeze(1));
+  return sum;
 }
 
 std::vector<std::string> PeftAdapter::touched() const {
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (const TensorEntry& entry : file_.entries()) {
     std::string name = entry.name;
     if (!name.starts_with(kPrefix)) throw base::checkpoint_error("lora", "{}: {} is no PEFT name.", file_.path().string(), name);
     name.erase(0, kPrefix.size());
-    if (name.find(".lora_B.") != name.npos || name.ends_with(".lora_magnitude_vector")) continue;
-    if (const auto at = name.find(".lora_A.weight"); at != name.npos) name.erase(at, std::string_view(".lora_A").size());
-    names.push_back(std::move(name));
+    for (const std::string_view part :
+         {".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B", ".lora_magnitude_vector", ".base_layer.weight"}) {
+      if (name.ends_with(part)) name = name.substr(0, name.size() - part.size()) + std::string(kWeight);
+    }
+    names.insert(std::move(name));
   }
-  return names;
+  return {names.begin(), names.end()};
 }
 
 void write_peft_folder(base::FileSystem& files, const fs::path& folder, const config::LoraConfig& lora, const std::string& base,

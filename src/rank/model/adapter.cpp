@@ -6,6 +6,8 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones.h>
 
+#include <algorithm>
+
 #include "rank/kernels/kernels.h"
 #include "rank/model/linear.h"
 
@@ -14,13 +16,11 @@ namespace lockstep::model {
 using kernels::Into;
 
 Adapter::Adapter(Unit& unit, AdaptedMatrix place, const config::LoraConfig& lora, std::uint64_t site)
-    : unit_(unit),
-      place_(std::move(place)),
-      rank_(lora.rank),
-      scale_(adapter_scale(lora)),
-      dropout_(lora.dropout),
-      dora_(lora.dora),
-      site_(site) {}
+    : unit_(unit), place_(std::move(place)), dropout_(lora.dropout), dora_(lora.dora), site_(site) {
+  const double first = place_.parts.front().scale;
+  const auto same = [&](const AdaptedMatrix::Part& part) { return part.scale == first; };
+  if (std::all_of(place_.parts.begin(), place_.parts.end(), same)) scale_ = first;
+}
 
 const at::Tensor& Adapter::dropped(const at::Tensor& x, const Dropout& dropout, AdapterScratch& scratch) const {
   if (!drops(dropout)) return x;
@@ -31,16 +31,13 @@ const at::Tensor& Adapter::dropped(const at::Tensor& x, const Dropout& dropout, 
 
 void Adapter::forward_low(const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const {
   fit(low, {x.size(0), low_width()}, x.options());
-  linear(low, dropped(x, dropout, scratch), a(), {}, Into::write, scale_);
+  const at::Tensor& input = dropped(x, dropout, scratch);
+  if (scale_) return linear(low, input, a(), {}, Into::write, *scale_);
+  for (const auto& part : place_.parts) linear(low_of(part, low), input, a_of(part), {}, Into::write, part.scale);
 }
 
 void Adapter::forward_out(const at::Tensor& out, const at::Tensor& low) const {
-  std::int64_t row = 0;
-  for (std::size_t i = 0; i < place_.parts.size(); ++i) {
-    const auto [column, columns] = place_.parts[i];
-    linear(out.narrow(1, column, columns), low.narrow(1, std::int64_t(i) * rank_, rank_), b().narrow(0, row, columns), {});
-    row += columns;
-  }
+  for (const auto& part : place_.parts) linear(columns_of(part, out), low_of(part, low), b_of(part), {});
   clear_other_columns(out);
 }
 
@@ -49,22 +46,17 @@ void Adapter::clear_other_columns(const at::Tensor& out) const {
   const auto clear_up_to = [&](std::int64_t column) {
     if (column > next) out.narrow(1, next, column - next).zero_();
   };
-  for (const auto& [column, columns] : place_.parts) {
-    clear_up_to(column);
-    next = column + columns;
+  for (const auto& part : place_.parts) {
+    clear_up_to(part.column);
+    next = part.column + part.columns;
   }
   clear_up_to(out.size(1));
 }
 
 void Adapter::backward_low(const at::Tensor& dout, AdapterScratch& scratch) const {
   const auto& dlow = fit(scratch.dlow, {dout.size(0), low_width()}, dout.options());
-  std::int64_t row = 0;
-  for (std::size_t i = 0; i < place_.parts.size(); ++i) {
-    const auto [column, columns] = place_.parts[i];
-    linear_backward_input(dlow.narrow(1, std::int64_t(i) * rank_, rank_), dout.narrow(1, column, columns), b().narrow(0, row, columns),
-                          Into::write, scale_);
-    row += columns;
-  }
+  for (const auto& part : place_.parts)
+    linear_backward_input(low_of(part, dlow), columns_of(part, dout), b_of(part), Into::write, part.scale);
 }
 
 void Adapter::backward_input(const at::Tensor& dx, const Dropout& dropout, AdapterScratch& scratch) const {
@@ -74,26 +66,21 @@ void Adapter::backward_input(const at::Tensor& dx, const Dropout& dropout, Adapt
 
 void Adapter::backward_weight(const at::Tensor& dout, const at::Tensor& x, const at::Tensor& low, const Dropout& dropout,
                               AdapterScratch& scratch) const {
-  std::int64_t row = 0;
   for (std::size_t i = 0; i < place_.parts.size(); ++i) {
-    const auto [column, columns] = place_.parts[i];
-    linear_backward_weight(unit_.gradient(place_.b).narrow(0, row, columns), dout.narrow(1, column, columns),
-                           low.narrow(1, std::int64_t(i) * rank_, rank_));
-    row += columns;
+    const auto& part = place_.parts[i];
+    linear_backward_weight(unit_.gradient(part.b).narrow(0, part.row, part.columns), columns_of(part, dout), low_of(part, low));
+    const bool complete = i + 1 == place_.parts.size() || place_.parts[i + 1].b != part.b;
+    if (complete) unit_.gradient_ready(part.b);
   }
-  unit_.gradient_ready(place_.b);
   linear_backward_weight(unit_.gradient(place_.a), scratch.dlow, dropped(x, dropout, scratch));
   unit_.gradient_ready(place_.a);
 }
 
 at::Tensor Adapter::row_norms(const at::Tensor& weight) const {
   std::vector<at::Tensor> norms;
-  std::int64_t row = 0;
-  for (std::size_t i = 0; i < place_.parts.size(); ++i) {
-    const auto [column, columns] = place_.parts[i];
-    const at::Tensor up = b().narrow(0, row, columns), down = a().narrow(0, std::int64_t(i) * rank_, rank_);
-    norms.push_back(at::linalg_vector_norm(at::addmm(weight.narrow(0, column, columns), up, down, 1, scale_), 2, {1}, false, at::kFloat));
-    row += columns;
+  for (const auto& part : place_.parts) {
+    const at::Tensor adapted = at::addmm(weight.narrow(0, part.column, part.columns), b_of(part), a_of(part), 1, part.scale);
+    norms.push_back(at::linalg_vector_norm(adapted, 2, {1}, false, at::kFloat));
   }
   return at::cat(norms);
 }
@@ -103,19 +90,19 @@ const at::Tensor& Adapter::update_gain(const at::Tensor& weight) const {
   gain_ = at::ones({weight.size(0)}, weight.options());
   const at::Tensor gains = unit_.weight(place_.magnitude).to(at::kFloat).div(norms_);
   std::int64_t row = 0;
-  for (const auto& [column, columns] : place_.parts) {
-    gain_.narrow(0, column, columns).copy_(gains.narrow(0, row, columns));
-    row += columns;
+  for (const auto& part : place_.parts) {
+    gain_.narrow(0, part.column, part.columns).copy_(gains.narrow(0, row, part.columns));
+    row += part.columns;
   }
   return gain_;
 }
 
 void Adapter::backward_magnitude(const at::Tensor& dout, const at::Tensor& product) const {
   std::int64_t row = 0;
-  for (const auto& [column, columns] : place_.parts) {
-    const at::Tensor sums = dout.narrow(1, column, columns).mul(product.narrow(1, column, columns)).sum(0, false, at::kFloat);
-    unit_.gradient(place_.magnitude).narrow(0, row, columns).add_(sums.div(norms_.narrow(0, row, columns)));
-    row += columns;
+  for (const auto& part : place_.parts) {
+    const at::Tensor sums = columns_of(part, dout).mul(columns_of(part, product)).sum(0, false, at::kFloat);
+    unit_.gradient(place_.magnitude).narrow(0, row, part.columns).add_(sums.div(norms_.narrow(0, row, part.columns)));
+    row += part.columns;
   }
   unit_.gradient_ready(place_.magnitude);
 }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "config/run_config.h"
@@ -16,8 +17,6 @@ namespace lockstep::model {
 // The stacked matrices of a block, in the order of BlockLeaves: q, k, v are one, gate and up are one.
 inline constexpr std::size_t kBlockMatrices = 4;
 
-// What LoRA multiplies its product with.
-double adapter_scale(const config::LoraConfig& lora);
 // Whether elements of adapters' inputs are dropped: batches then bring keys.
 inline bool adapters_drop(const config::LoraConfig& lora) { return lora.enabled && lora.dropout > 0; }
 
@@ -27,12 +26,21 @@ std::vector<std::optional<UnitSpec>> adapter_units(const config::ModelConfig& mo
 
 // Where leaves of adapter units stand: trained-whole copies come alone in the units of embedding and head.
 struct AdaptedMatrix {
-  std::size_t matrix;           // 0 .. kBlockMatrices - 1
-  std::size_t a, b, magnitude;  // leaves of the adapter unit; magnitude only with DoRA
+  std::size_t matrix;        // 0 .. kBlockMatrices - 1
+  std::size_t a, magnitude;  // leaves of the adapter unit; magnitude only with DoRA
   struct Part {
+    std::string module;            // "model.layers.0.self_attn.q_proj"
     std::int64_t column, columns;  // of the stacked matrix's output
+    std::int64_t rank;
+    double scale;      // what its product is multiplied with
+    std::int64_t low;  // its first row of A, and column of the low-rank product
+    std::size_t b;     // leaf: one for all parts where their ranks are equal, else each its own
+    std::int64_t row;  // its first row of that leaf
   };
   std::vector<Part> parts;
+
+  bool has_one_b() const { return parts.front().b == parts.back().b; }
+  std::int64_t low_width() const { return parts.back().low + parts.back().rank; }
 };
 std::vector<AdaptedMatrix> adapted_matrices(const Dims& dims, const config::LoraConfig& lora, std::int64_t layer);
 
@@ -61,11 +69,12 @@ class Adapter {
   Adapter(Unit& unit, AdaptedMatrix place, const config::LoraConfig& lora, std::uint64_t site);
 
   bool is_dora() const { return dora_; }
-  std::int64_t low_width() const { return std::int64_t(place_.parts.size()) * rank_; }
-  std::int64_t rank() const { return rank_; }
+  std::int64_t low_width() const { return place_.low_width(); }
+  // Of every part, where they have the same; else nothing.
+  std::optional<std::int64_t> rank() const { return place_.has_one_b() ? std::optional(place_.parts.front().rank) : std::nullopt; }
   std::size_t parts() const { return place_.parts.size(); }
-  const at::Tensor& a() const { return unit_.weight(place_.a); }  // [low_width, in]
-  const at::Tensor& b() const { return unit_.weight(place_.b); }  // [adapted columns, rank]
+  const at::Tensor& a() const { return unit_.weight(place_.a); }                // [low_width, in]
+  const at::Tensor& b() const { return unit_.weight(place_.parts.front().b); }  // [adapted columns, rank] where there is a rank()
 
   // low: [rows, low_width] = scale x A^T, kept for backward.
   void forward_low(const at::Tensor& x, at::Tensor& low, const Dropout& dropout, AdapterScratch& scratch) const;
@@ -93,10 +102,16 @@ class Adapter {
   void clear_other_columns(const at::Tensor& out) const;
   const at::Tensor& dropped(const at::Tensor& x, const Dropout& dropout, AdapterScratch& scratch) const;
 
+  // The part's share of the low-rank product, of A and of B.
+  at::Tensor low_of(const AdaptedMatrix::Part& part, const at::Tensor& low) const { return low.narrow(1, part.low, part.rank); }
+  at::Tensor a_of(const AdaptedMatrix::Part& part) const { return a().narrow(0, part.low, part.rank); }
+  at::Tensor b_of(const AdaptedMatrix::Part& part) const { return unit_.weight(part.b).narrow(0, part.row, part.columns); }
+  static at::Tensor columns_of(const AdaptedMatrix::Part& part, const at::Tensor& out) { return out.narrow(1, part.column, part.columns); }
+
   Unit& unit_;
   AdaptedMatrix place_;
-  std::int64_t rank_;
-  double scale_, dropout_;
+  std::optional<double> scale_;  // where all parts have the same
+  double dropout_;
   bool dora_;
   std::uint64_t site_;
   mutable at::Tensor gain_, norms_;

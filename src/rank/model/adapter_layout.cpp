@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/adapter/targets.h"
 #include "rank/model/adapter.h"
 #include "rank/model/model.h"
 
@@ -41,76 +42,46 @@ std::int64_t stacked_width(const Dims& d, std::size_t matrix) {
 
 std::string full_name(std::int64_t layer, std::string_view module) { return fmt::format("model.layers.{}.{}", layer, module); }
 
-// PEFT's rule: the whole name, or its end after a dot.
-bool names(const std::string& target, const std::string& module) { return module == target || module.ends_with("." + target); }
-
-bool is_target(const config::LoraConfig& lora, const std::string& module) {
-  return std::any_of(lora.target_modules.begin(), lora.target_modules.end(),
-                     [&](const std::string& target) { return target == "all-linear" || names(target, module); });
-}
-
-bool is_adapted(const config::LoraConfig& lora, std::int64_t layer) {
-  const auto& layers = lora.layers_to_transform;
-  return layers.empty() || std::find(layers.begin(), layers.end(), layer) != layers.end();
-}
-
-bool is_saved(const config::LoraConfig& lora, const std::string& module) {
-  return std::any_of(lora.modules_to_save.begin(), lora.modules_to_save.end(),
-                     [&](const std::string& target) { return names(target, module); });
-}
-
-void check_targets(const Dims& d, const config::LoraConfig& lora) {
-  for (const std::string& target : lora.target_modules) {
-    if (target == "all-linear") continue;
-    bool found = false;
-    for (std::int64_t layer = 0; layer < d.layers && !found; ++layer)
-      for (const Module& module : kModules) found = found || names(target, full_name(layer, module.name));
-    if (found) continue;
-    const bool whole = target == "lm_head" || target == "embed_tokens";
-    throw base::usage_error(
-        "lora", "lora.target_modules names {}, which is no matrix of a block. {}", target,
-        whole ? "Train it whole: lora.modules_to_save."
-              : "There are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj, or all-linear for all of them.");
-  }
-  for (const std::string& target : lora.modules_to_save) {
-    if (!names(target, "model.embed_tokens") && !names(target, "lm_head"))
-      throw base::usage_error("lora", "lora.modules_to_save names {}. embed_tokens and lm_head can be trained whole.", target);
-  }
-  for (const std::int64_t layer : lora.layers_to_transform) {
-    if (layer >= d.layers)
-      throw base::usage_error("lora", "lora.layers_to_transform names block {}, but the model has {}, counted from 0.", layer, d.layers);
-  }
-}
-
 UnitSpec block_adapters(const Dims& d, const config::LoraConfig& lora, std::int64_t layer) {
   constexpr std::string_view kinds[] = {"qkv_proj", "o_proj", "gate_up_proj", "down_proj"};
   UnitSpec unit{.name = fmt::format("adapters of block {}", layer), .leaves = {}};
   for (const AdaptedMatrix& adapted : adapted_matrices(d, lora, layer)) {
+    const std::string_view kind = kinds[adapted.matrix];
     const std::int64_t in = input_width(d, adapted.matrix);
-    LeafSpec a{.name = fmt::format("{}.lora_A", kinds[adapted.matrix]),
-               .pieces = {},
-               .init = Init::uniform,
-               .init_std = 1 / std::sqrt(double(in))};
-    LeafSpec b{.name = fmt::format("{}.lora_B", kinds[adapted.matrix]), .pieces = {}, .init = Init::zeros, .role = Role::adapter_b};
-    LeafSpec magnitude{.name = fmt::format("{}.lora_magnitude_vector", kinds[adapted.matrix]), .pieces = {}, .init = Init::ones};
-    for (const Module& module : kModules) {
-      const std::string name = full_name(layer, module.name);
-      if (module.matrix != adapted.matrix || !is_target(lora, name)) continue;
-      const std::int64_t out = output_width(d, module.name);
-      a.pieces.push_back({fmt::format("{}{}.lora_A.weight", kPrefix, name), {lora.rank, in}});
-      b.pieces.push_back({fmt::format("{}{}.lora_B.weight", kPrefix, name), {out, lora.rank}});
-      magnitude.pieces.push_back({fmt::format("{}{}.lora_magnitude_vector", kPrefix, name), {out}});
+    LeafSpec a{.name = fmt::format("{}.lora_A", kind), .pieces = {}, .init = Init::uniform, .init_std = 1 / std::sqrt(double(in))};
+    std::vector<LeafSpec> bs;
+    LeafSpec magnitude{.name = fmt::format("{}.lora_magnitude_vector", kind), .pieces = {}, .init = Init::ones};
+    for (const AdaptedMatrix::Part& part : adapted.parts) {
+      a.pieces.push_back({fmt::format("{}{}.lora_A.weight", kPrefix, part.module), {part.rank, in}});
+      if (part.row == 0) {
+        const std::string name = adapted.has_one_b() ? fmt::format("{}.lora_B", kind) : fmt::format("{}.lora_B", part.module);
+        bs.push_back({.name = name, .pieces = {}, .init = Init::zeros, .role = Role::adapter_b});
+      }
+      bs.back().pieces.push_back({fmt::format("{}{}.lora_B.weight", kPrefix, part.module), {part.columns, part.rank}});
+      magnitude.pieces.push_back({fmt::format("{}{}.lora_magnitude_vector", kPrefix, part.module), {part.columns}});
     }
     unit.leaves.push_back(std::move(a));
-    unit.leaves.push_back(std::move(b));
+    for (LeafSpec& b : bs) unit.leaves.push_back(std::move(b));
     if (lora.dora) unit.leaves.push_back(std::move(magnitude));
   }
   return unit;
 }
 
+// B of several parts is one leaf where their ranks are equal: one kernel takes them together. Returns the leaf behind.
+std::size_t place_b(std::vector<AdaptedMatrix::Part>& parts, std::size_t first) {
+  const bool equal = std::all_of(parts.begin(), parts.end(), [&](const auto& part) { return part.rank == parts.front().rank; });
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    parts[i].b = equal ? first : first + i;
+    parts[i].row = equal ? row : 0;
+    row += parts[i].columns;
+  }
+  return parts.back().b + 1;
+}
+
 // A module trained whole: a copy of its own beside the frozen one, as PEFT holds it.
 std::optional<UnitSpec> saved_module(const Dims& d, const config::LoraConfig& lora, std::string_view unit, const std::string& module) {
-  if (!is_saved(lora, module)) return std::nullopt;
+  if (!config::AdapterTargets(lora).saves(module)) return std::nullopt;
   LeafSpec leaf{.name = fmt::format("{}.weight", module),
                 .pieces = {{fmt::format("{}{}.weight", kPrefix, module), {d.vocab, d.hidden}}},
                 .role = module == "lm_head" ? Role::output_head : Role::token_embedding};
@@ -119,26 +90,29 @@ std::optional<UnitSpec> saved_module(const Dims& d, const config::LoraConfig& lo
 
 }  // namespace
 
-double adapter_scale(const config::LoraConfig& lora) {
-  const double alpha = lora.alpha > 0 ? lora.alpha : 2.0 * double(lora.rank);
-  return alpha / (lora.rslora ? std::sqrt(double(lora.rank)) : double(lora.rank));
-}
-
 std::vector<AdaptedMatrix> adapted_matrices(const Dims& d, const config::LoraConfig& lora, std::int64_t layer) {
   std::vector<AdaptedMatrix> all;
-  if (!lora.enabled || !is_adapted(lora, layer)) return all;
+  if (!lora.enabled) return all;
+  const config::AdapterTargets targets(lora);
   std::size_t leaf = 0;
   for (std::size_t matrix = 0; matrix < kBlockMatrices; ++matrix) {
-    AdaptedMatrix adapted{.matrix = matrix, .a = leaf, .b = leaf + 1, .magnitude = leaf + 2, .parts = {}};
-    std::int64_t column = 0;
+    AdaptedMatrix adapted{.matrix = matrix, .a = leaf, .magnitude = 0, .parts = {}};
+    std::int64_t column = 0, low = 0;
     for (const Module& module : kModules) {
       if (module.matrix != matrix) continue;
       const std::int64_t columns = output_width(d, module.name);
-      if (is_target(lora, full_name(layer, module.name))) adapted.parts.push_back({column, columns});
+      const std::string name = full_name(layer, module.name);
+      if (targets.contains(name)) {
+        const std::int64_t rank = targets.rank(name);
+        adapted.parts.push_back({name, column, columns, rank, targets.scale(name), low, /*b=*/0, /*row=*/0});
+        low += rank;
+      }
       column += columns;
     }
     if (adapted.parts.empty()) continue;
-    leaf += lora.dora ? 3 : 2;
+    leaf = place_b(adapted.parts, leaf + 1);
+    adapted.magnitude = leaf;
+    leaf += lora.dora ? 1 : 0;
     all.push_back(std::move(adapted));
   }
   return all;
@@ -149,7 +123,7 @@ std::int64_t adapter_bytes(const config::ModelConfig& model, const config::LoraC
   std::int64_t kept = 0, low = 0, in = 0, out = 0;
   for (std::int64_t layer = 0; layer < d.layers; ++layer) {
     for (const AdaptedMatrix& adapted : adapted_matrices(d, lora, layer)) {
-      const std::int64_t width = std::int64_t(adapted.parts.size()) * lora.rank;
+      const std::int64_t width = adapted.low_width();
       kept += width;
       low = std::max(low, width);
       in = std::max(in, input_width(d, adapted.matrix));
@@ -165,13 +139,15 @@ std::vector<std::optional<UnitSpec>> adapter_units(const config::ModelConfig& mo
   const Dims d(model);
   std::vector<std::optional<UnitSpec>> units(std::size_t(d.layers + 2));
   if (!lora.enabled) return units;
-  check_targets(d, lora);
   units.front() = saved_module(d, lora, "embedding", "model.embed_tokens");
   for (std::int64_t layer = 0; layer < d.layers; ++layer) {
     UnitSpec unit = block_adapters(d, lora, layer);
     if (!unit.leaves.empty()) units[std::size_t(layer + 1)] = std::move(unit);
   }
   units.back() = saved_module(d, lora, "head", "lm_head");
+  const bool any = std::any_of(units.begin(), units.end(), [](const auto& unit) { return unit.has_value(); });
+  if (!any)
+    throw base::usage_error("lora", "lora.target_modules = {} matches no matrix of this model.", base::join(lora.target_modules, ", "));
   return units;
 }
 

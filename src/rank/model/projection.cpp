@@ -43,8 +43,9 @@ void Projection::forward(const at::Tensor& out, const at::Tensor& x, at::Tensor&
 }
 
 bool Projection::fuses_swiglu(const at::Tensor& gate_up, std::int64_t inner, const ProjectionScratch& scratch) const {
-  return gate_up.size(0) >= kFusedRows && !scratch.fp8 && !bias_ && !(adapter_ && adapter_->is_dora()) &&
-         kernels::fuses_swiglu(gate_up, inner, adapter_ ? adapter_->rank() : 0);
+  const std::optional<std::int64_t> rank = adapter_ ? adapter_->rank() : std::optional<std::int64_t>(0);
+  return gate_up.size(0) >= kFusedRows && !scratch.fp8 && !bias_ && !(adapter_ && adapter_->is_dora()) && rank &&
+         kernels::fuses_swiglu(gate_up, inner, *rank);
 }
 
 void Projection::forward_swiglu(const at::Tensor& gate_up, const at::Tensor& swiglu, const at::Tensor& x, at::Tensor& low,

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/python_regex.h"
 #include "text/chat_template.h"
 #include "text/parquet.h"
 #include "text/tokenizer.h"
@@ -29,6 +30,7 @@ class Tool {
     const std::string call = request.at("call");
     if (call == "parquet") return parquet(request);
     if (call == "render") return render(request);
+    if (call == "regex") return matches(request);
     const Opened& opened = open(request.at("folder"));
     const text::Tokenizer& tokenizer = *opened.tokenizer;
     const auto special = request.value("special", false) ? text::SpecialTokens::add : text::SpecialTokens::leave_out;
@@ -57,6 +59,22 @@ class Tool {
       opened.files = text::read_tokenizer_files(folder, *opened.tokenizer);
     }
     return opened;
+  }
+
+  // For each pattern, which names it matches as a whole, or why it is refused.
+  static Json matches(const Json& request) {
+    Json answers = Json::array();
+    for (const Json& pattern : request.at("patterns")) {
+      try {
+        const base::PythonRegex regex(pattern.get<std::string>());
+        Json row = Json::array();
+        for (const Json& name : request.at("names")) row.push_back(regex.matches_all_of(name.get<std::string>()));
+        answers.push_back(std::move(row));
+      } catch (const base::RegexError& error) {
+        answers.push_back(error.what());
+      }
+    }
+    return {{"answers", answers}};
   }
 
   Json describe(const Opened& opened, const Json& request) {

@@ -12,6 +12,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "config/adapter/targets.h"
 #include "rank/model/adapter.h"
 #include "support/reference/decoder_fixture.h"
 
@@ -53,6 +54,13 @@ config::LoraConfig with(config::LoraConfig l, F change) {
   return l;
 }
 
+void by_name_pattern(config::LoraConfig& l) {
+  l.target_modules = {R"(re:.*\.(self_attn\.[qkvo]_proj|mlp\.(gate|up)_proj))"};
+  l.exclude_modules = {"layers.1.self_attn.k_proj"};
+  l.rank_pattern = {"q_proj=2", R"(layers\.0\.mlp\.up_proj=3)"};
+  l.alpha_pattern = {"v_proj=9", "gate_proj=1.5"};
+}
+
 std::vector<Case> cases() {
   return {
       {.name = "all_linear", .lora = lora()},
@@ -62,6 +70,9 @@ std::vector<Case> cases() {
       {.name = "one_layer", .lora = with(lora(), [](auto& l) { l.layers_to_transform = {1}; })},
       {.name = "dora", .lora = with(lora(), [](auto& l) { l.dora = true; })},
       {.name = "dora_some", .lora = with(lora({"k_proj", "down_proj"}), [](auto& l) { l.dora = true; })},
+      {.name = "ranks_by_name", .lora = with(lora(), by_name_pattern)},
+      {.name = "dora_ranks_by_name", .lora = with(with(lora(), by_name_pattern), [](auto& l) { l.dora = true; })},
+      {.name = "ranks_by_name_made_again", .lora = with(lora(), by_name_pattern), .keep = Keep::without_qkv},
       {.name = "bias_and_head_norms", .lora = lora(), .change = [](auto& c) { c.qkv_bias = c.qk_norm = true; }},
       {.name = "dora_bias", .lora = with(lora(), [](auto& l) { l.dora = true; }), .change = [](auto& c) { c.qkv_bias = true; }},
       {.name = "norms_made_again", .lora = lora(), .keep = Keep::matmuls},
@@ -118,7 +129,10 @@ struct Folded {
 
   Folded(const at::Tensor& weight, const std::map<std::string, at::Tensor>& adapters, const std::string& module,
          const config::LoraConfig& l)
-      : a(adapters.at(module + ".lora_A.weight")), b(adapters.at(module + ".lora_B.weight")), scale(adapter_scale(l)), dora(l.dora) {
+      : a(adapters.at(module + ".lora_A.weight")),
+        b(adapters.at(module + ".lora_B.weight")),
+        scale(config::AdapterTargets(l).scale(module.substr(std::string_view("base_model.model.").size()))),
+        dora(l.dora) {
     sum = weight + scale * b.mm(a);
     norm = at::linalg_vector_norm(sum, 2, {1});
     gain = dora ? adapters.at(module + ".lora_magnitude_vector") / norm : at::ones_like(norm);
@@ -284,18 +298,18 @@ TEST(AdapterDropout, GradientIsTheSlopeOfTheLoss) {
 TEST(AdapterTargets, MistakesAreNamed) {
   const config::ModelConfig model = tiny();
   const auto message = [&](const config::LoraConfig& l) -> std::string {
-    try {
-      adapter_units(model, l);
-    } catch (const base::UserError& error) {
-      return error.what();
-    }
-    return "";
+    std::string all;
+    for (const config::TargetMistake& mistake : config::target_mistakes(model, l)) all += mistake.text;
+    return all;
   };
   EXPECT_NE(message(lora({"w1"})).find("w1"), std::string::npos);
   EXPECT_NE(message(lora({"lm_head"})).find("modules_to_save"), std::string::npos);
   EXPECT_NE(message(with(lora(), [](auto& l) { l.layers_to_transform = {2}; })).find("block 2"), std::string::npos);
   EXPECT_NE(message(with(lora(), [](auto& l) { l.modules_to_save = {"norm"}; })).find("norm"), std::string::npos);
+  EXPECT_NE(message(lora({"re:.*lm_head"})).find("lm_head"), std::string::npos);
+  EXPECT_NE(message(lora({"re:.*q_proj", "v_proj"})).find("beside other entries"), std::string::npos);
   EXPECT_EQ(message(lora()), "");
+  EXPECT_THROW(adapter_units(model, lora({"re:nothing"})), base::UserError);
 }
 
 // Records packed into rows against the same records one by one.

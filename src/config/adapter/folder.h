@@ -15,6 +15,9 @@ LoraConfig read_adapter_folder(const std::filesystem::path& folder);
 // The model folder that DIR/adapter_config.json names; UserError where it names none.
 std::string adapter_base(const std::filesystem::path& folder);
 
+// What DIR/adapter_config.json names as its base, a folder or a name elsewhere; may be empty.
+std::string adapter_base_name(const std::filesystem::path& folder);
+
 // adapter_config.json for these settings. base: what the adapter belongs to, a folder or a name.
 std::string adapter_config_text(const LoraConfig& lora, const std::string& base);
 
