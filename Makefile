@@ -7,7 +7,7 @@ CMAKE := .deps/bin/cmake
 TEST_PYTHON := .deps-test/bin/python
 TRAIN_ARGS ?=
 
-.PHONY: all setup setup-test configure build tests train test check bench docs format lint test-gpu fresh clean
+.PHONY: all setup setup-test configure build tests train test check bench docs format lint test-gpu fuzz fresh clean
 
 all: build
 
@@ -44,6 +44,13 @@ check: setup-test tests
 # On a machine with a GPU: kernels against references, NCCL ranks against one rank.
 test-gpu: tests
 	@python3 tests/gpu/run.py --build $(BUILD)
+
+# A million inputs for each reader, from a seed of its own: FUZZ_SEED=7 make fuzz. `make test` tries 10,000.
+FUZZ_RUNS ?= 1000000
+FUZZ_SEED ?= $(shell date +%s)
+fuzz: configure
+	@$(CMAKE) --build $(BUILD) --target fuzz_tests
+	@LOCKSTEP_FUZZ_RUNS=$(FUZZ_RUNS) LOCKSTEP_FUZZ_SEED=$(FUZZ_SEED) $(BUILD)/bin/fuzz_tests
 
 bench: setup-test tests
 	@$(TEST_PYTHON) bench/run.py
