@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace lockstep::record {
@@ -134,7 +135,7 @@ std::optional<Lease::Holder> Lease::read() const {
   Holder holder;
   holder.counter = static_cast<std::uint64_t>(base::parse_integer(std::string_view(*text).substr(0, counter_digits)).value_or(0));
   const std::size_t line_end = text->find('\n');
-  const Json json = line_end == std::string::npos ? Json() : Json::parse(text->substr(line_end + 1), nullptr, false);
+  const Json json = line_end == std::string::npos ? Json() : Json(base::json_if_any(text->substr(line_end + 1)).value_or(nullptr));
   if (!json.is_object()) {
     holder.token = *text;
     return holder;

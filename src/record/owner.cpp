@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace lockstep::record {
@@ -41,7 +42,7 @@ std::optional<Owner> owner_of(const fs::path& checkpoints) {
   std::error_code error;
   const fs::path path = checkpoints / "owner.json";
   if (!fs::exists(path, error)) return std::nullopt;
-  const Json json = Json::parse(base::read_text(path), nullptr, false);
+  const Json json = base::json_if_any(base::read_text(path)).value_or(nullptr);
   if (!json.is_object() || !json.contains("run") || !json.contains("id")) {
     throw base::checkpoint_error("checkpoint", "{} is damaged. Delete it where the checkpoints beside it are of this run.", path.string());
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -24,7 +25,7 @@ std::optional<Abandoned> read_mark(const fs::path& checkpoints) {
   std::error_code error;
   const fs::path mark = mark_of(checkpoints);
   if (!fs::exists(mark, error)) return std::nullopt;
-  const Json json = Json::parse(base::read_text(mark), nullptr, false);
+  const Json json = base::json_if_any(base::read_text(mark)).value_or(nullptr);
   if (!json.is_object() || !json.contains("into") || !json.contains("checkpoints")) {
     throw base::checkpoint_error("checkpoint",
                                  "{} is damaged. It names checkpoints that a run has turned away from; move those by hand into a folder of "
