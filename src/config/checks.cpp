@@ -249,10 +249,6 @@ class Checker {
              "parallel.nnodes = {}, but parallel.master_addr = {} is this machine alone. Set --master-addr to the address of machine 0.",
              p.nnodes, p.master_addr);
     }
-    if (p.nnodes > 1 && p.master_port == 0) {
-      broken({"parallel.nnodes"}, "parallel.nnodes = {} needs a port that all machines know. Set --master-port, for example 29500.",
-             p.nnodes);
-    }
     const bool alone = !config_.trainer.distributed.enabled || config_.trainer.distributed.backend == Backend::single;
     if (alone && (p.ranks > 1 || p.nnodes > 1)) {
       broken({"parallel.ranks", "parallel.nnodes"}, "{} ranks cannot train with {}. Remove it, or use one rank.",

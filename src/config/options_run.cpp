@@ -110,7 +110,7 @@ std::vector<Option> parallel_options() {
           .key = "parallel.master_port",
           .says = "Port on machine 0 where ranks meet.",
           .range = between(0, 65535),
-          .zero = "29500, or the next free one",
+          .zero = "29500, or on one machine the next free one",
           .aliases = {{"main_process_port"}},
           .flags = {"--port", "--master-port"},
           .example = "29500",

@@ -13,6 +13,8 @@
 #include "config/config.h"
 #include "front/app/bench_sizes.h"
 #include "front/app/flags.h"
+#include "front/app/identity.h"
+#include "front/app/meeting.h"
 #include "front/app/model_file.h"
 #include "front/app/train_setup.h"
 #include "front/app/verbs.h"
@@ -159,11 +161,14 @@ int measure(const Wish& wish, const std::string& what) {
   base::write_text_atomically(base::real_files(), job.config, config::to_yaml(setup.settings));
   const fs::path result = job.folder.root / "result";
   job.arguments = worker_arguments(wish, what, job, result);
-  const auto lease = take_port(setup);
+  PassThrough shown(result);
+  Meeting meeting(setup, environment, Meeting::is_needed(setup) ? identity_of(setup.settings.values, {}) : record::Identity(), {});
+  if (!meeting.made_secret().empty()) shown.say("the other machines need LOCKSTEP_SECRET=" + meeting.made_secret());
+  if (const auto ended = meeting.begin(0, shown, signals)) return 128 + SIGINT;
   for (const std::string& note : setup.plan.notes) fmt::print(stderr, "note: {}\n", note);
 
-  PassThrough shown(result);
-  const launch::Outcome outcome = launch::run_job(job, shown, signals);
+  const launch::Outcome outcome = launch::run_job(job, shown, signals, meeting.machines());
+  if (meeting.machines() != nullptr) meeting.machines()->conclude({.outcome = outcome});
   if (outcome.kind == launch::Outcome::Kind::failed) {
     fmt::print(stderr, "{}", outcome.report.text);
     return outcome.report.exit_code;

@@ -78,7 +78,7 @@ void Display::complain(std::string_view text) {
 }
 
 void Display::tick(std::span<const record::PageView> pages) {
-  if (options_.quiet) return;
+  if (options_.quiet || !options_.steps) return;
   auto update = tail_.poll();
   auto first = update.lines.begin();
   // A resumed start's file begins with the lines it builds on; they have been shown before.
@@ -111,6 +111,7 @@ void Display::show(const std::string& line) {
   }
   if (const auto total = static_cast<std::int64_t>(number(json, "total_steps")); total > 0) options_.total_steps = total;
   if (text_of(json, "event") == "started") started_ = true;
+  if (text_of(json, "event") == "finished") was_stopped_ = text_of(json, "reason") == "stopped";
   if (text_of(json, "event") == "checkpoint") last_checkpoint_ = text_of(json, "path");
   if (options_.headless) return print(line);
   if (json.contains("loss")) return print(step_line(json, options_.total_steps));

@@ -20,6 +20,7 @@ class Display : public launch::Observer {
   struct Options {
     bool headless = false;
     bool quiet = false;            // another rank of this job shows it
+    bool steps = true;             // false: machine 0 shows them
     bool terminal = false;         // standard output is one
     std::int64_t total_steps = 0;  // 0: not known yet
   };
@@ -37,6 +38,8 @@ class Display : public launch::Observer {
   const std::string& last_checkpoint() const { return last_checkpoint_; }
   // The ranks have taken up the run, from its beginning or from a checkpoint.
   bool has_started() const { return started_; }
+  // The ranks ended because one of them was asked to stop.
+  bool was_stopped() const { return was_stopped_; }
 
  private:
   void show(const std::string& line);
@@ -54,6 +57,7 @@ class Display : public launch::Observer {
   std::string last_checkpoint_;
   std::map<std::uint32_t, std::int64_t> notices_ns_;  // by rank, of the last one shown
   bool started_ = false;
+  bool was_stopped_ = false;
   std::string bar_;
 };
 

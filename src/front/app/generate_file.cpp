@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "front/app/meeting.h"
 #include "front/app/train_setup.h"
 #include "front/launch/libtorch.h"
 
@@ -144,12 +145,13 @@ int generate_file(const TextWish& wish, const FileWish& files) {
       "generate-file", "--file", files.file.string(), "--parts", parts.path().string(), "--batch-size", std::to_string(files.batch_size)};
   for (const auto& more : {model_arguments(wish), sampling_arguments(wish)})
     job.arguments.insert(job.arguments.end(), more.begin(), more.end());
-  const auto lease = take_port(setup);
+  Meeting meeting(setup, environment, {}, {});
   for (const std::string& note : setup.plan.notes) fmt::print(stderr, "note: {}\n", note);
 
   launch::Outcome outcome;
   {
     Progress progress(lines.size());
+    if (const auto ended = meeting.begin(0, progress, signals)) return 128 + SIGINT;
     outcome = launch::run_job(job, progress, signals);
   }
   if (outcome.kind == launch::Outcome::Kind::failed) {

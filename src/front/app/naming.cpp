@@ -95,6 +95,23 @@ RunName name_run(const config::RunConfig& config, const std::optional<std::strin
   return {free, label ? "model.name and the launcher's job" : "model.name and the time", !label};
 }
 
+std::string command_for_machine(const std::string& program, std::span<const std::string> args, const config::RunConfig& config,
+                                const std::string& address) {
+  std::string command = program + " train";
+  bool named = false;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (is_flag(args[i],
+                {"--node-rank", "parallel.node_rank", "machine_rank", "--master-addr", "parallel.master_addr", "main_process_ip"})) {
+      if (args[i].find('=') == std::string::npos) ++i;
+      continue;
+    }
+    named = named || is_flag(args[i], {"--name", "name", "run_name"});
+    command += " " + quoted(args[i]);
+  }
+  if (!named) command += " --name " + quoted(config.name);
+  return fmt::format("{} --master-addr {} --node-rank 1", command, quoted(address));
+}
+
 std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name) {
   std::string command = program + " train";
   bool named = false;

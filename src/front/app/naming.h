@@ -27,6 +27,10 @@ void refuse_to_overwrite(const config::RunConfig& config);
 // Where this run's checkpoints lie.
 std::filesystem::path checkpoints_of(const config::RunConfig& config);
 
+// The command that starts machine 1 of a run, from the arguments machine 0 was started with; `address` is machine 0's.
+std::string command_for_machine(const std::string& program, std::span<const std::string> args, const config::RunConfig& config,
+                                const std::string& address);
+
 // The command that goes on with a run, from the arguments it was started with.
 std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name);
 

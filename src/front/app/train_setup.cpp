@@ -59,8 +59,9 @@ void place_ranks(TrainSetup& setup, const launch::Selection& devices) {
     job.local_world_size = place.local_world_size;
     job.master_addr = place.master_addr;
     job.master_port = place.master_port;
-    job.id = place.job;
-    job.foreign = true;
+    // Ranks of torchrun see each other by the pages of one folder; launchers of the others talk.
+    job.foreign = place.launcher == "torchrun";
+    job.id = job.foreign ? place.job : fmt::format("{}-{:x}", ::getpid(), base::now_ns());
     setup.writes_shared_files = place.rank == 0;
     return;
   }
@@ -70,7 +71,6 @@ void place_ranks(TrainSetup& setup, const launch::Selection& devices) {
   }
   job.world_size = local * static_cast<int>(parallel.nnodes);
   job.local_world_size = local;
-  job.master_addr = parallel.master_addr;
   job.id = fmt::format("{}-{:x}", ::getpid(), base::now_ns());
   setup.writes_shared_files = parallel.node_rank == 0;
 }
@@ -110,11 +110,10 @@ TrainSetup set_up(config::Settings settings, const Environment& environment) {
   job.stall_seconds = config.monitor.stall_seconds;
   job.stall_abort_seconds = config.monitor.stall_abort_seconds;
 
-  setup.plan.batch = config::plan_batch(config, job.world_size);
+  // Other machines may start another number of ranks: they say so when they meet.
+  if (setup.place || config.parallel.nnodes == 1 || config.launch.dry_run) plan_for_world(setup);
   setup.plan.parameters = config::count_parameters(config.model);
-  setup.plan.world_size = job.world_size;
   setup.plan.threads = job.threads;
-  setup.plan.backend = expected_backend(config.trainer.distributed.backend, job.world_size, setup.on_gpus);
   setup.plan.devices = devices.ranks;
   setup.plan.notes = devices.notes;
   if (nothing_was_said(setup.settings)) {
@@ -147,20 +146,11 @@ TrainSetup set_up(config::Settings settings, const Environment& environment) {
   return setup;
 }
 
-std::optional<launch::PortLease> take_port(TrainSetup& setup) {
-  if (setup.place) return std::nullopt;
-  const config::ParallelConfig& parallel = setup.settings.values.parallel;
-  int asked = static_cast<int>(parallel.master_port);
-  if (parallel.nnodes > 1 && asked == 0) asked = launch::first_port;  // all machines must know it
-  if (parallel.node_rank > 0) {
-    setup.job.master_port = asked;
-    return std::nullopt;
-  }
-  std::string note;
-  auto lease = launch::choose_port(asked, note);
-  setup.job.master_port = lease.port();
-  if (!note.empty()) setup.plan.notes.push_back(note);
-  return lease;
+void plan_for_world(TrainSetup& setup) {
+  const RunConfig& config = setup.settings.values;
+  setup.plan.world_size = setup.job.world_size;
+  setup.plan.batch = config::plan_batch(config, setup.job.world_size);
+  setup.plan.backend = expected_backend(config.trainer.distributed.backend, setup.job.world_size, setup.on_gpus);
 }
 
 }  // namespace lockstep::app

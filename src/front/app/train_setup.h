@@ -25,7 +25,7 @@ struct TrainSetup {
 // Touches nothing on disk and starts nothing. UserError for what cannot be met.
 TrainSetup set_up(config::Settings settings, const launch::Environment& environment);
 
-// Takes the port the ranks meet on, where that is ours to choose; adds a note to the plan if it is another than the usual one.
-std::optional<launch::PortLease> take_port(TrainSetup& setup);
+// Fills in what follows from the number of all ranks, once that is known. UserError where the batch does not divide.
+void plan_for_world(TrainSetup& setup);
 
 }  // namespace lockstep::app

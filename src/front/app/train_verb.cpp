@@ -13,6 +13,8 @@
 #include "base/text.h"
 #include "config/config.h"
 #include "front/app/display.h"
+#include "front/app/identity.h"
+#include "front/app/meeting.h"
 #include "front/app/naming.h"
 #include "front/app/ownership.h"
 #include "front/app/prepare_data.h"
@@ -42,6 +44,7 @@ Environment
   LOCKSTEP_OVERSUBSCRIBE=1   let several ranks share a GPU, for tests
   LOCKSTEP_LIBTORCH=DIR      the LibTorch to run with
   LOCKSTEP_CACHE=DIR         for tokenised data and the fastest matmuls of each GPU; ~/.cache/lockstep otherwise
+  LOCKSTEP_SECRET=TEXT       what machines of one run prove to each other that they know; machine 0 makes one otherwise
   LOCKSTEP_WORKER=PATH       another worker program, for tests
   LOCKSTEP_SECTION_KEY=VALUE any setting, as in LOCKSTEP_TRAINER_SEED=1
 Under torchrun, srun or mpirun, or with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, it becomes that one rank.
@@ -66,12 +69,11 @@ class Training {
     setup_.job.worker = launch::find_worker(environment_, program);
     setup_.job.library_path = launch::library_path(launch::find_libtorch(environment_, program), environment_);
     take_ownership();
-    prepare();  // may take a while, and Ctrl-C ends it: signals are caught from here on
+    const std::vector<std::string> prepared = prepare();  // may take a while, and Ctrl-C ends it: signals are caught from here on
     launch::Signals signals;
     launch::sweep_old_pages();
-    port_ = take_port(setup_);
-    if (shows()) print_plan();
-    write_config();
+    const bool alone = setup_.job.world_size == 1 || !(Meeting::is_needed(setup_) || setup_.place);
+    meeting_.emplace(setup_, environment_, alone ? record::Identity() : identity_of(config, prepared), shared_folders());
     const int code = run_with_restarts(signals);
     if (private_config_) remove_private_config();
     return code;
@@ -79,6 +81,7 @@ class Training {
 
  private:
   bool shows() const { return setup_.writes_shared_files; }
+  bool speaks() const { return shows() || !setup_.place; }  // each machine's launcher, but not that of every rank
   bool headless() const { return setup_.settings.values.monitor.headless; }
 
   // Before anything is written: a run that someone else trains is left alone.
@@ -89,8 +92,11 @@ class Training {
     setup_.job.must_end = [this] { return owned_->lost_to(); };
   }
 
-  void prepare() const {
+  // The keys of tokenised data.
+  std::vector<std::string> prepare() const {
+    std::vector<std::string> keys;
     for (const PreparedPart& part : prepare_data(setup_.settings.values)) {
+      keys.push_back(part.prepared.cache->key());
       if (!shows()) continue;
       if (headless()) {
         const nlohmann::ordered_json counts = base::parse_json(part.prepared.cache->counts().to_json());
@@ -102,6 +108,14 @@ class Training {
         for (const std::string& example : part.prepared.cache->counts().examples) std::puts(("  skipped: " + example).c_str());
       }
     }
+    return keys;
+  }
+
+  std::vector<launch::meet::SharedFolder> shared_folders() const {
+    std::vector<launch::meet::SharedFolder> folders = {{"--output", fs::absolute(setup_.job.folder.root).string()}};
+    if (const std::string& extra = setup_.settings.values.trainer.checkpoint_dir; !extra.empty())
+      folders.push_back({"trainer.checkpoint_dir", fs::absolute(extra).string()});
+    return folders;
   }
 
   void print_plan() const {
@@ -137,22 +151,44 @@ class Training {
 
   int run_with_restarts(launch::Signals& signals) {
     const config::RunConfig& config = setup_.settings.values;
-    Display display(
-        setup_.job.folder.metrics(),
-        {.headless = headless(), .quiet = !shows(), .terminal = ::isatty(STDOUT_FILENO) == 1, .total_steps = config.trainer.max_steps});
+    Display display(setup_.job.folder.metrics(), {.headless = headless(),
+                                                  .quiet = !speaks(),
+                                                  .steps = shows(),
+                                                  .terminal = ::isatty(STDOUT_FILENO) == 1,
+                                                  .total_steps = config.trainer.max_steps});
+    invite(display);
     const std::int64_t allowed = setup_.place ? 0 : config.parallel.max_restarts;
     const std::int64_t start = base::now_ns();
-    for (std::int64_t restart = 1;; ++restart) {
-      const Outcome outcome = launch::run_job(setup_.job, display, signals);
+    for (std::int64_t restart = 0;; ++restart) {
+      if (const auto ended = meeting_->begin(static_cast<int>(restart), display, signals)) return conclude(*ended, display, 0);
+      if (shows() && restart == 0) print_plan();
+      write_config(restart > 0);
+      Outcome outcome = launch::run_job(setup_.job, display, signals, meeting_->machines());
+      // Whoever asked the ranks themselves to stop did not ask us.
+      if (outcome.kind == Outcome::Kind::complete && display.was_stopped()) outcome.kind = Outcome::Kind::stopped;
       display.clear_bar();
-      if (outcome.kind == Outcome::Kind::failed && restart <= allowed && worth_a_restart(outcome.report.exit_code) &&
-          !(owned_ && owned_->lost_to())) {
-        display.complain(outcome.report.text);
-        prepare_restart(display, restart, allowed);
-        continue;
-      }
-      return conclude(outcome, display, base::seconds_since(start));
+      const bool again = starts_again(outcome, restart < allowed);
+      if (auto* machines = meeting_->machines()) machines->conclude({.outcome = outcome, .restarts = again});
+      if (!again) return conclude(outcome, display, base::seconds_since(start));
+      display.complain(outcome.report.text);
+      prepare_restart(display, restart + 1, allowed);
     }
+  }
+
+  void invite(Display& display) const {
+    const std::string command = meeting_->invitation(program_, args_);
+    if (command.empty()) return;
+    const bool more = setup_.settings.values.parallel.nnodes > 2;
+    display.say(fmt::format("start the other machine{} with{}\n  {}", more ? "s" : "", more ? " (--node-rank 2, 3, ... on the next)" : "",
+                            command));
+  }
+
+  // Machine 0 decides for all; where it is gone, the others meet the next one.
+  bool starts_again(const Outcome& outcome, bool allowed) const {
+    if (outcome.kind != Outcome::Kind::failed) return false;
+    const auto* machines = meeting_->machines();
+    if (machines != nullptr && !machines->judges() && machines->in_touch()) return machines->meets_again();
+    return allowed && worth_a_restart(outcome.report.exit_code) && !(owned_ && owned_->lost_to());
   }
 
   // What a person must mend first would only fail again.
@@ -172,9 +208,6 @@ class Training {
     } else if (from.empty() || from == "auto") {
       from = "the beginning: there is no checkpoint yet";
     }
-    port_.reset();
-    port_ = take_port(setup_);  // the old port may still be held by connections of the dead
-    write_config(/*restart=*/true);
     display.say(fmt::format("restart {} of {} from {}.", restart, allowed, from));
   }
 
@@ -187,8 +220,9 @@ class Training {
     switch (outcome.kind) {
       case Outcome::Kind::complete:
         last["status"] = "complete";
-        words = fmt::format("finished {} steps in {}{}.\nrun folder: {}\n", display.last_step(), base::human_duration(seconds),
-                            display.last_loss() ? fmt::format(", loss {:.4f}", *display.last_loss()) : "", folder);
+        words = !shows() ? fmt::format("finished.\nrun folder: {}\n", folder)
+                         : fmt::format("finished {} steps in {}{}.\nrun folder: {}\n", display.last_step(), base::human_duration(seconds),
+                                       display.last_loss() ? fmt::format(", loss {:.4f}", *display.last_loss()) : "", folder);
         break;
       case Outcome::Kind::stopped:
         last["status"] = "stopped";
@@ -210,8 +244,8 @@ class Training {
         break;
     }
     last["exit_code"] = code;
-    if (shows() && headless()) std::fputs((last.dump() + "\n").c_str(), stdout);
-    if (shows() && !headless()) std::fputs(words.c_str(), stdout);
+    if (speaks() && headless()) std::fputs((last.dump() + "\n").c_str(), stdout);
+    if (speaks() && !headless()) std::fputs(words.c_str(), stdout);
     std::fflush(stdout);
     return code;
   }
@@ -230,7 +264,7 @@ class Training {
   const std::string& program_;
   const launch::Environment& environment_;
   std::optional<Ownership> owned_;
-  std::optional<launch::PortLease> port_;
+  std::optional<Meeting> meeting_;
   bool private_config_ = false;
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "front/launch/environment.h"
+#include "front/launch/peers.h"
 #include "front/launch/process.h"
 #include "front/launch/report.h"
 #include "record/page.h"
@@ -38,8 +39,14 @@ struct Job {
   std::vector<LocalRank> ranks;
   int world_size = 1;
   int local_world_size = 1;
+  // Where ranks meet: under torchrun its store, otherwise that of rank 0, which other machines reach by a port of their own launcher.
   std::string master_addr = "127.0.0.1";
   int master_port = 0;
+  int store_socket = -1;  // listens there already, for rank 0 to take over; -1: rank 0 is not here, or the store is torchrun's
+  std::string run_key;    // with `restart`, in every key of the store: ranks of two jobs, or of two starts of one, never meet
+  int restart = 0;
+  std::string identity;   // of this run, for ranks to compare themselves; empty: the launchers have
+  std::string bind_host;  // this machine's address in the eyes of the others; empty: there are no others
   int threads = 1;
   std::optional<std::string> visible_devices;
   bool shared_gpus = false;
@@ -76,16 +83,9 @@ class Signals {
   std::unique_ptr<Saved> saved_;
 };
 
-struct Outcome {
-  enum class Kind { complete, stopped, ended_at_once, failed };
-  Kind kind = Kind::complete;
-  int signal = 0;        // that ended it at once
-  Report report;         // if it failed
-  bool trained = false;  // a step was begun, so a stop had something to save
-};
-
 // Returns when no process of the job is left.
-Outcome run_job(const Job& job, Observer& observer, Signals& signals);
+// `peers`: the other machines of the run; null: there are none.
+Outcome run_job(const Job& job, Observer& observer, Signals& signals, Peers* peers = nullptr);
 
 // The folder of a job's pages, for this user alone.
 std::filesystem::path make_pages_folder(const std::string& job);

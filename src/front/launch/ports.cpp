@@ -1,13 +1,8 @@
-// Tries ports by binding, and reads /proc to name who listens.
+// Takes ports by listening on them, and reads /proc to name who listens already.
 #include "front/launch/ports.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -21,27 +16,6 @@ namespace lockstep::launch {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Free means: a server with SO_REUSEADDR, as the store of rank 0 is one, can listen on all addresses.
-bool can_bind(int family, int port) {
-  const int socket = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return true;  // a machine without that family
-  const int on = 1;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in6 six{};
-  six.sin6_family = AF_INET6;
-  six.sin6_port = htons(static_cast<std::uint16_t>(port));
-  sockaddr_in four{};
-  four.sin_family = AF_INET;
-  four.sin_port = six.sin6_port;
-  if (family == AF_INET6) ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-  const auto* address = family == AF_INET6 ? reinterpret_cast<const sockaddr*>(&six) : reinterpret_cast<const sockaddr*>(&four);
-  const bool bound = ::bind(socket, address, family == AF_INET6 ? sizeof six : sizeof four) == 0;
-  const int error = errno;
-  const bool free = bound ? ::listen(socket, 1) == 0 : error != EADDRINUSE && error != EACCES;
-  ::close(socket);
-  return free;
-}
 
 struct Listener {
   std::string inode;
@@ -75,21 +49,7 @@ std::string command_of(const std::string& pid) {
   return command.size() > 120 ? command.substr(0, 117) + "..." : command;
 }
 
-// This user's own: nobody else can hold a lock there, or lay a link.
-std::optional<fs::path> lock_folder() {
-  std::error_code error;
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime != '\0') {
-    const fs::path folder = fs::path(runtime) / "lockstep";
-    if (base::make_private_folder(folder)) return folder;
-  }
-  const fs::path folder = fs::temp_directory_path(error) / fmt::format("lockstep-{}", ::geteuid());
-  return !error && base::make_private_folder(folder) ? std::optional(folder) : std::nullopt;
-}
-
 }  // namespace
-
-bool port_is_free(int port) { return can_bind(AF_INET, port) && can_bind(AF_INET6, port); }
 
 std::string who_listens(int port) {
   const std::vector<Listener> found = listeners(port);
@@ -110,15 +70,10 @@ std::string who_listens(int port) {
 }
 
 std::optional<PortLease> PortLease::take(int port) {
-  std::optional<base::FileLock> lock;
-  // Where no lock file can be made the port itself still decides.
-  if (const auto folder = lock_folder()) {
-    base::FileLock::Refusal why;
-    lock = base::FileLock::take(*folder / fmt::format("port-{}", port), &why);
-    if (why == base::FileLock::Refusal::held) return std::nullopt;
-  }
-  if (!port_is_free(port)) return std::nullopt;
-  return PortLease(port, std::move(lock));
+  meet::Socket socket = meet::listen_at(meet::loopback(port), 1024);
+  if (!socket.open()) return std::nullopt;
+  const int taken = meet::local_address(socket).port();
+  return PortLease(taken, std::move(socket));
 }
 
 PortLease choose_port(int asked, std::string& note) {
@@ -126,7 +81,7 @@ PortLease choose_port(int asked, std::string& note) {
     if (auto lease = PortLease::take(asked)) return std::move(*lease);
     const std::string holder = who_listens(asked);
     throw base::machine_error("launch", "port {} is in use by {}. Choose another with --port, or leave it out: then a free one is taken.",
-                              asked, holder.empty() ? "another lockstep job that is starting" : holder);
+                              asked, holder.empty() ? "another program" : holder);
   }
   constexpr int tries = 200;
   for (int port = first_port; port < first_port + tries; ++port) {

@@ -5,29 +5,27 @@
 #include <string>
 #include <utility>
 
-#include "base/file_lock.h"
+#include "front/launch/meet/socket.h"
 
 namespace lockstep::launch {
 
 constexpr int first_port = 29500;
 
-bool port_is_free(int port);
-
 // "pid 4711 (python3 train.py)", or as much of it as may be read; empty if nobody listens there.
 std::string who_listens(int port);
 
-// A port held for this job: other jobs of this user on the machine pass it over, though rank 0 listens on it only later. What other users
-// hold is seen when they listen.
+// A port of 127.0.0.1 that this job listens on from here on: nobody else can take it, and rank 0 takes the socket over.
 class PortLease {
  public:
-  // Nothing if another job holds it or someone listens there.
+  // Nothing if someone listens there. 0: any that is free.
   static std::optional<PortLease> take(int port);
   int port() const { return port_; }
+  int socket() const { return socket_.file(); }
 
  private:
-  PortLease(int port, std::optional<base::FileLock> lock) : port_(port), lock_(std::move(lock)) {}
+  PortLease(int port, meet::Socket socket) : port_(port), socket_(std::move(socket)) {}
   int port_;
-  std::optional<base::FileLock> lock_;
+  meet::Socket socket_;
 };
 
 // asked > 0: that port or a UserError that names its holder. 0: 29500 or the next free one; `note` says so when it is another.

@@ -53,6 +53,7 @@ const char* words_for(int signal) {
     if (command.input >= 0) ::dup2(command.input, STDIN_FILENO);
     if (command.output >= 0) ::dup2(command.output, STDOUT_FILENO);
   }
+  if (command.keeps >= 0) ::fcntl(command.keeps, F_SETFD, 0);  // not closed on exec
   ::execve(command.program.c_str(), arguments, environment);
   const int error = errno;
   [[maybe_unused]] const auto written = ::write(report, &error, sizeof error);

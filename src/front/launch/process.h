@@ -26,6 +26,7 @@ struct Command {
   Environment environment;             // all of it
   std::filesystem::path log = {};      // stdout and stderr are appended to it; empty: they stay ours
   int input = -1, output = -1;         // without a log: what becomes its stdin and stdout; -1: they stay ours
+  int keeps = -1;                      // an open file that it shall have under the same number
 };
 
 // Not thread-safe, and to be started from the thread that lives as long as the program: the kernel ends the child with that thread.

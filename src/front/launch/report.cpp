@@ -50,7 +50,7 @@ std::string how(const RankEnd& rank) {
     return fmt::format("killed, likely by the system's out-of-memory killer ({} says so)", rank.out_of_memory);
   if (left_early(rank)) return "left with exit code 0 before the end, as if it were done";
   if (!rank.end) return rank.dying ? "it is gone, and the kernel is still freeing its memory" : "failed";
-  if (rank.elsewhere) return "its process is gone";
+  if (rank.elsewhere && !rank.told) return "its process is gone";
   return in_words(*rank.end);
 }
 
@@ -179,6 +179,17 @@ Report explain_nothing(const Failure& failure) {
   return report;
 }
 
+Report explain_loss(const Failure& failure) {
+  Report report;
+  report.headline = failure.lost;
+  report.text =
+      fmt::format("[launch] {}.\n  The run cannot go on without its ranks, and was ended on every machine that is left.\n", failure.lost);
+  append_try(report.text,
+             {"look there for why its launcher ended; `--max-restarts N` waits for it to come back and goes on from the newest "
+              "checkpoint"});
+  return report;
+}
+
 }  // namespace
 
 bool is_consequence(const RankEnd& rank) {
@@ -214,13 +225,16 @@ Report explain(const Failure& failure) {
   if (failure.stall) return explain_stall(failure);
 
   const auto cause = first_cause(failure.ranks);
+  if (!failure.lost.empty() && (!cause || is_consequence(failure.ranks[*cause]))) return explain_loss(failure);
   if (!cause) return explain_nothing(failure);
   Report report;
   const RankEnd& rank = failure.ranks[*cause];
   report.rank = rank.rank;
   report.exit_code = exit_code_of(rank);
   const bool spoke = rank.page && !rank.page->failure.empty();
-  const std::string who = failure.world_size > 1 ? fmt::format("rank {} of {}", rank.rank, failure.world_size) : "the worker";
+  const std::string who = failure.world_size == 1 ? "the worker"
+                          : rank.machine.empty()  ? fmt::format("rank {} of {}", rank.rank, failure.world_size)
+                                                  : fmt::format("rank {} of {}, on {},", rank.rank, failure.world_size, rank.machine);
   report.headline = fmt::format("{} {} {}: {}", who, failure.world_size > 1 ? "died first," : "died", place_in_run(rank), how(rank));
   // What a person can mend comes first, who stumbled over it second; for the rest it is the other way round.
   const bool to_mend = spoke && report.exit_code >= static_cast<int>(base::ExitCode::usage) &&

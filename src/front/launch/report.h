@@ -23,14 +23,17 @@ struct RankEnd {
   std::filesystem::path log_file;
   std::string out_of_memory;  // evidence that the kernel killed it for want of memory
   bool dying = false;         // ended by itself, but its memory is still being freed: how is not known yet
-  bool elsewhere = false;     // another launcher's child: that it is gone is all we know
+  bool elsewhere = false;     // another launcher's child
+  bool told = false;          // and that launcher has told how it ended; otherwise we only know that it is gone
+  std::string machine;        // where, if not here: "machine 1 (box)"
 };
 
 struct Failure {
   int world_size = 1;
-  std::vector<RankEnd> ranks;  // those of this machine
+  std::vector<RankEnd> ranks;  // those of this machine, and what others have told of theirs
   std::optional<Stall> stall;  // if the job was ended for standing still
   std::string mismatch;        // if ranks entered different collectives
+  std::string lost;            // if a machine is gone: "machine 1 (box) is gone: the connection was closed"
 };
 
 struct Report {

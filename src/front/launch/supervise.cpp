@@ -31,24 +31,28 @@ constexpr double grace_without_cause_s = 2.0;
 constexpr double time_to_die_s = 2.5;
 constexpr double signals_of_one_wish_s = 2.0;
 constexpr double asleep_s = 2.0;  // between two ticks: this process did not run
+constexpr double patience_with_judge_s = 15;
+constexpr double news_may_be_late_s = 1.5;
 constexpr int log_lines_read = 200;
 constexpr std::size_t log_lines_shown = 12;
 constexpr std::string_view start_mark = "---- started ";
 
 class Supervisor {
  public:
-  Supervisor(const Job& job, Observer& observer, Signals& signals)
-      : job_(job), observer_(observer), signals_(signals), pages_(job.id, ranks_of(job), job.foreign) {}
+  Supervisor(const Job& job, Observer& observer, Signals& signals, Peers* peers)
+      : job_(job), observer_(observer), signals_(signals), peers_(peers), pages_(job.id, ranks_of(job), job.foreign) {}
 
   Outcome run() {
     start();
     for (;;) {
       if (const int signal = signals_.wait(tick_seconds); signal != 0 && signal != SIGCHLD) steer(signal);
-      if (ended_at_once_ != 0) return end_at_once();
       if (const auto reason = job_.must_end ? job_.must_end() : std::nullopt) return end_for(*reason);
       reap();
-      pages_.read();
-      observer_.tick(pages_.last());
+      look();
+      if (ended_at_once_ != 0) return end_at_once();
+      if (news_.verdict) return obey(*news_.verdict);
+      observer_.tick(all_pages_);
+      if (waits_for_verdict()) continue;
       if (stopped_before_it_listened()) return end(Outcome::Kind::stopped);
       watch_stall();
       if (in_trouble() && grace_is_over()) return fail();
@@ -74,8 +78,11 @@ class Supervisor {
     for (const auto& rank : job_.ranks) {
       const auto log = job_.folder.rank_log(rank.rank);
       mark_start(log);
-      Child child = Child::start(
-          {.program = job_.worker, .arguments = worker_arguments(), .environment = worker_environment(job_, rank), .log = log});
+      Child child = Child::start({.program = job_.worker,
+                                  .arguments = worker_arguments(),
+                                  .environment = worker_environment(job_, rank),
+                                  .log = log,
+                                  .keeps = rank.rank == 0 ? job_.store_socket : -1});
       workers_.push_back({rank, std::move(child)});
     }
   }
@@ -98,15 +105,57 @@ class Supervisor {
 
   void steer(int signal) {
     if (stop_signal_ == 0) {
-      stop_signal_ = signal;
-      stop_ns_ = base::now_ns();
-      observer_.say("finishing the step and saving; Ctrl-C again to stop at once.");
-      for (auto& worker : workers_) worker.child.send(SIGTERM);
+      finish(signal, "finishing the step and saving; Ctrl-C again to stop at once.");
+      if (peers_ != nullptr) peers_->wish_to_stop(signal, false);
       return;
     }
     // Launchers and terminals may both pass on one wish, each with its own signal.
     if (signal != stop_signal_ && base::seconds_since(stop_ns_) < signals_of_one_wish_s) return;
     ended_at_once_ = signal;
+    if (peers_ != nullptr) peers_->wish_to_stop(signal, true);
+  }
+
+  void finish(int signal, std::string_view words) {
+    stop_signal_ = signal;
+    stop_ns_ = base::now_ns();
+    observer_.say(words);
+    for (auto& worker : workers_) worker.child.send(SIGTERM);
+  }
+
+  // Takes in how all ranks stand, those of other machines too where this one judges.
+  void look() {
+    pages_.read();
+    all_pages_ = pages_.last();
+    if (peers_ == nullptr) return;
+    news_ = peers_->exchange(standing());
+    all_pages_.insert(all_pages_.end(), news_.others.pages.begin(), news_.others.pages.end());
+    if (!news_.lost.empty()) failure_.lost = news_.lost;
+    if (news_.stop_signal != 0 && stop_signal_ == 0)
+      finish(news_.stop_signal, "another machine was asked to stop; finishing the step and saving.");
+    if (news_.at_once) ended_at_once_ = news_.stop_signal;
+  }
+
+  Standing standing() {
+    Standing mine{.pages = pages_.last(), .ends = {}, .all_ended = all_ended_here()};
+    for (RankEnd& rank : ends_here()) {
+      if (!rank.end && !(rank.page && !rank.page->failure.empty())) continue;
+      if (rank.end && rank.end->signal == SIGKILL) rank.out_of_memory = out_of_memory_.evidence_against(worker_of(rank.rank)->child.pid());
+      mine.ends.push_back(std::move(rank));
+    }
+    return mine;
+  }
+
+  // Elsewhere machine 0 judges, unless it is gone or says nothing about ranks that have failed here.
+  bool waits_for_verdict() {
+    if (peers_ == nullptr || peers_->judges() || !failure_.lost.empty()) return false;
+    if (first_cause(ends_here()) && unjudged_ns_ == 0) unjudged_ns_ = base::now_ns();
+    return unjudged_ns_ == 0 || base::seconds_since(unjudged_ns_) < patience_with_judge_s;
+  }
+
+  Outcome obey(const Outcome& verdict) {
+    kill_all();
+    observer_.tick(all_pages_);
+    return verdict;
   }
 
   void reap() {
@@ -115,31 +164,38 @@ class Supervisor {
     }
   }
 
-  bool all_ended() const {
+  bool all_ended() const { return all_ended_here() && (peers_ == nullptr || !peers_->judges() || news_.others.all_ended); }
+
+  bool all_ended_here() const {
     return std::none_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.child.running(); });
   }
 
   // SIGTERM came before the worker could take it as a wish: nothing was trained, nothing is lost.
   bool stopped_before_it_listened() const {
     if (stop_signal_ == 0 || trained()) return false;
-    return std::any_of(workers_.begin(), workers_.end(),
-                       [](const Worker& worker) { return worker.child.end() && worker.child.end()->signal == SIGTERM; });
+    const auto asked_to_end = [](const std::optional<End>& end) { return end && end->signal == SIGTERM; };
+    return std::any_of(workers_.begin(), workers_.end(), [&](const Worker& worker) { return asked_to_end(worker.child.end()); }) ||
+           std::any_of(news_.others.ends.begin(), news_.others.ends.end(), [&](const RankEnd& rank) { return asked_to_end(rank.end); });
   }
 
   bool trained() const {
-    return std::any_of(pages_.last().begin(), pages_.last().end(), [](const PageView& page) { return page.step > 0; });
+    return std::any_of(all_pages_.begin(), all_pages_.end(), [](const PageView& page) { return page.step > 0; });
   }
 
   void watch_stall() {
     const double awake_s = seconds_awake();
     if (trouble_ns_ != 0) return;
-    auto stall = find_stall(pages_.last(), base::now_ns(), std::min(job_.stall_seconds, job_.stall_abort_seconds));
+    auto stall = find_stall(all_pages_, base::now_ns(), std::min(job_.stall_seconds, job_.stall_abort_seconds));
     if (stall) stall->seconds = std::min(stall->seconds, awake_s);
     if (!stall || stall->seconds < std::min(job_.stall_seconds, job_.stall_abort_seconds)) {
       if (stall_said_) observer_.say("the ranks are moving again.");
       stall_said_ = false;
+      stall_seen_ns_ = 0;
       return;
     }
+    // What other machines tell is a moment old: ranks may have moved since.
+    if (stall_seen_ns_ == 0) stall_seen_ns_ = base::now_ns();
+    if (peers_ != nullptr && base::seconds_since(stall_seen_ns_) < news_may_be_late_s) return;
     if (!stall_said_) {
       observer_.say(fmt::format("nothing has moved for {:.0f} s: {}. The job is ended after {:.0f} s (monitor.stall_abort_seconds).",
                                 stall->seconds, stall->text, job_.stall_abort_seconds));
@@ -159,9 +215,10 @@ class Supervisor {
   // True from the moment on when the job cannot end well.
   bool in_trouble() {
     if (trouble_ns_ != 0) return true;
-    if (const auto mismatch = find_mismatch(pages_.last())) failure_.mismatch = mismatch->text;
-    bool trouble = failure_.stall || !failure_.mismatch.empty() || first_cause(ends()).has_value();
-    if (trouble && !failure_.stall && failure_.mismatch.empty() && only_early_leavers()) trouble = !all_ended();
+    if (const auto mismatch = find_mismatch(all_pages_)) failure_.mismatch = mismatch->text;
+    bool trouble = failure_.stall || !failure_.lost.empty() || !failure_.mismatch.empty() || first_cause(ends()).has_value();
+    const bool of_ranks_alone = !failure_.stall && failure_.lost.empty() && failure_.mismatch.empty();
+    if (trouble && of_ranks_alone && only_early_leavers()) trouble = !all_ended();
     if (trouble) trouble_ns_ = base::now_ns();
     return trouble;
   }
@@ -176,13 +233,21 @@ class Supervisor {
   bool grace_is_over() {
     const double waited = base::seconds_since(trouble_ns_);
     if (failure_.stall || all_ended() || waited > grace_without_cause_s) return true;
+    if (!failure_.lost.empty() && waited > grace_with_cause_s) return true;
     const auto all = ends();
     const auto cause = first_cause(all);
     return cause && !is_consequence(all[*cause]) && waited > grace_with_cause_s;
   }
 
-  // How every local rank stands. Others' ranks of a foreign job count as ended when their process is gone.
+  // How every rank stands. Others' ranks of a foreign job count as ended when their process is gone.
   std::vector<RankEnd> ends() {
+    std::vector<RankEnd> all = ends_here();
+    if (job_.foreign) append_others(all);
+    all.insert(all.end(), news_.others.ends.begin(), news_.others.ends.end());
+    return all;
+  }
+
+  std::vector<RankEnd> ends_here() {
     std::vector<RankEnd> all;
     for (auto& worker : workers_) {
       RankEnd rank;
@@ -194,7 +259,6 @@ class Supervisor {
       if (rank.end && !rank.end->clean()) rank.log = log_tail(rank.log_file);
       all.push_back(std::move(rank));
     }
-    if (job_.foreign) append_others(all);
     return all;
   }
 
@@ -237,11 +301,13 @@ class Supervisor {
 
   Outcome fail() {
     reap();
-    pages_.read();
+    look();
     failure_.world_size = job_.world_size;
     failure_.ranks = ends();  // before we end the others: their ends are our doing
-    if (const auto mismatch = find_mismatch(pages_.last())) failure_.mismatch = mismatch->text;  // with those that came since
-    for (auto& rank : failure_.ranks) rank.dying = !rank.elsewhere && worker_of(rank.rank)->child.dying();
+    if (const auto mismatch = find_mismatch(all_pages_)) failure_.mismatch = mismatch->text;  // with those that came since
+    for (auto& rank : failure_.ranks) {
+      if (!rank.elsewhere) rank.dying = worker_of(rank.rank)->child.dying();
+    }
     kill_all();
     for (auto& rank : failure_.ranks) {
       if (rank.dying) rank.end = worker_of(rank.rank)->child.end();  // what we sent came too late to matter
@@ -250,7 +316,7 @@ class Supervisor {
         rank.out_of_memory = out_of_memory_.evidence_against(worker_of(rank.rank)->child.pid());
       }
     }
-    observer_.tick(pages_.last());
+    observer_.tick(all_pages_);
     return {Outcome::Kind::failed, 0, explain(failure_), trained()};
   }
 
@@ -260,7 +326,7 @@ class Supervisor {
 
   Outcome end(Outcome::Kind kind) {
     kill_all();
-    observer_.tick(pages_.last());
+    observer_.tick(all_pages_);
     return {kind, 0, {}, trained()};
   }
 
@@ -281,12 +347,17 @@ class Supervisor {
   const Job& job_;
   Observer& observer_;
   Signals& signals_;
+  Peers* peers_;
+  Peers::News news_;
   OutOfMemoryWatch out_of_memory_;
   Pages pages_;
+  std::vector<PageView> all_pages_;
   std::vector<Worker> workers_;
   std::map<int, std::int64_t> gone_ns_;
   Failure failure_;
   std::int64_t trouble_ns_ = 0;
+  std::int64_t unjudged_ns_ = 0;
+  std::int64_t stall_seen_ns_ = 0;
   std::int64_t stop_ns_ = 0;
   std::int64_t watched_ns_ = 0, awake_ns_ = 0;
   int stop_signal_ = 0;
@@ -296,27 +367,8 @@ class Supervisor {
 
 }  // namespace
 
-Environment worker_environment(const Job& job, const LocalRank& rank) {
-  Environment environment = job.environment;
-  const auto set = [&](const char* name, const std::string& value) { environment[name] = value; };
-  set("RANK", std::to_string(rank.rank));
-  set("LOCAL_RANK", std::to_string(rank.local_rank));
-  set("WORLD_SIZE", std::to_string(job.world_size));
-  set("LOCAL_WORLD_SIZE", std::to_string(job.local_world_size));
-  set("MASTER_ADDR", job.master_addr);
-  set("MASTER_PORT", std::to_string(job.master_port));
-  set("LOCKSTEP_PAGE", record::page_path(job.id, rank.rank).string());
-  set("LOCKSTEP_DEVICE", rank.device);
-  set("LD_LIBRARY_PATH", job.library_path);
-  set("OMP_NUM_THREADS", std::to_string(job.threads));
-  if (!lookup(environment, "CUDA_DEVICE_ORDER")) set("CUDA_DEVICE_ORDER", "PCI_BUS_ID");  // GPUs count as nvidia-smi counts them
-  if (job.visible_devices) set("CUDA_VISIBLE_DEVICES", *job.visible_devices);
-  // NCCL refuses two ranks on one GPU of one host; told apart by host, they go through the network layer.
-  if (job.shared_gpus) set("NCCL_HOSTID", fmt::format("lockstep-{}-{}", job.id, rank.rank));
-  if (!job.foreign) std::erase_if(environment, [](const auto& entry) { return entry.first.starts_with("TORCHELASTIC_"); });
-  return environment;
+Outcome run_job(const Job& job, Observer& observer, Signals& signals, Peers* peers) {
+  return Supervisor(job, observer, signals, peers).run();
 }
-
-Outcome run_job(const Job& job, Observer& observer, Signals& signals) { return Supervisor(job, observer, signals).run(); }
 
 }  // namespace lockstep::launch

@@ -89,6 +89,12 @@ int guarded(record::PageWriter& page, const std::function<void()>& body) {
             "[memory] the device's memory is full: {}. Lower trainer.batch_size (raise gradient_accumulation to keep the global batch) or "
             "data.seq_len.",
             error.what_without_backtrace()));
+  } catch (const c10::DistError& error) {
+    // A store or a connection that other ranks share: whatever happened, it is not this rank's bug.
+    const std::string text = error.what_without_backtrace();
+    return fail(page, base::ExitCode::run,
+                fmt::format("[comm] rank {} lost the others: {}. Look for a rank or a machine that ended first.", environment("RANK"),
+                            text.substr(0, text.find('\n'))));
   } catch (const c10::Error& error) {
     return fail(page, base::ExitCode::bug, fmt::format("[libtorch] {}", error.what()));
   } catch (const std::exception& error) {

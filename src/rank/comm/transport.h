@@ -56,4 +56,7 @@ std::shared_ptr<Transport> connect_together(const c10::intrusive_ptr<c10d::Store
 // The key-value store ranks meet at: rank 0 serves it, or torchrun's agent does.
 c10::intrusive_ptr<c10d::Store> open_store(const Place& place, double timeout_s);
 
+// Collective over the store. UserError on every rank, with each difference, unless all ranks bring the same facts.
+void verify_one_run(c10d::Store& store, const Place& place, const std::string& identity);
+
 }  // namespace lockstep::comm

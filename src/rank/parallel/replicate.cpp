@@ -5,14 +5,63 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "rank/model/quantized.h"
 
 namespace lockstep::parallel {
 namespace {
 
-// Two sums over the bits of a unit's weights. A drift of the kind that happens (a missed or doubled update) changes them.
-at::Tensor fingerprint(const model::Unit& unit) {
-  const at::Tensor bits = unit.exact().view(at::kInt);
+// Two sums over the bits of a tensor. A drift of the kind that happens (a missed or doubled update, another file) changes them.
+at::Tensor sums_of_bits(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.contiguous().view({-1});
+  const at::Tensor bits = flat.nbytes() % 4 == 0 ? flat.view(at::kInt) : flat.view(at::kByte);
   return at::cat({bits.sum(at::kLong).view({1}), bits.slice(0, 0, bits.numel(), 3).sum(at::kLong).view({1})});
+}
+
+// [2] of what is trained, in the precision that counts.
+at::Tensor trained_fingerprint(const model::Unit& unit) { return sums_of_bits(unit.exact()); }
+
+// [2] of everything a frozen unit holds: dense numbers, codes and their scales.
+at::Tensor frozen_fingerprint(const model::Unit& unit) {
+  at::Tensor sums = sums_of_bits(unit.weights());
+  for (std::size_t leaf = 0; leaf < unit.spec().leaves.size(); ++leaf) {
+    const model::QuantizedMatrix* matrix = unit.quantized(leaf);
+    for (std::size_t piece = 0; matrix != nullptr && piece < unit.spec().leaves[leaf].pieces.size(); ++piece) {
+      const kernels::QuantizedBlocks& blocks = matrix->piece(piece);
+      for (const at::Tensor& part : {blocks.codes, blocks.scales, blocks.outer, blocks.map}) {
+        if (part.defined()) sums = sums.mul(31).add(sums_of_bits(part));
+      }
+    }
+  }
+  return sums;
+}
+
+// Ranks whose fingerprint of some unit is not rank 0's, and those units.
+struct Difference {
+  std::vector<std::string> ranks, units;
+};
+
+// Collective.
+Difference compare(const comm::Group& group, const std::vector<model::Unit*>& units, at::Tensor (*fingerprint)(const model::Unit&),
+                   std::string_view what) {
+  std::vector<at::Tensor> mine;
+  for (const model::Unit* unit : units) mine.push_back(fingerprint(*unit));
+  const at::Tensor numbers = at::cat(mine);
+  const at::Tensor all = at::empty({group.size() * numbers.numel()}, numbers.options());
+  group.all_gather(all, numbers, what).wait();
+  const at::Tensor rows = all.cpu().view({group.size(), static_cast<std::int64_t>(units.size()), 2});
+  Difference found;
+  const auto note = [](std::vector<std::string>& list, const std::string& name) {
+    if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
+  };
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (int rank = 1; rank < group.size(); ++rank) {
+      const auto at = static_cast<std::int64_t>(u);
+      if (rows[rank][at].equal(rows[0][at])) continue;
+      note(found.units, units[u]->name());
+      note(found.ranks, std::to_string(rank));
+    }
+  }
+  return found;
 }
 
 std::vector<model::Unit*> pointers(const std::vector<std::unique_ptr<model::Unit>>& units) {
@@ -122,30 +171,29 @@ void broadcast_weights(const comm::Group& group, const Replica& replica) {
 }
 
 void verify_equal(const comm::Group& group, const Replica& replica, std::int64_t step) {
-  const std::vector<model::Unit*> units = replica.trained_in_forward_order();
-  std::vector<at::Tensor> mine;
-  for (const model::Unit* unit : units) mine.push_back(fingerprint(*unit));
-  const at::Tensor numbers = at::cat(mine);
-  const at::Tensor all = at::empty({group.size() * numbers.numel()}, numbers.options());
-  group.all_gather(all, numbers, "fingerprints of weights").wait();
-  const at::Tensor rows = all.cpu().view({group.size(), numbers.numel()});
-  std::vector<std::string> differing_ranks;
-  std::string unit_name;
-  for (int rank = 1; rank < group.size(); ++rank) {
-    for (std::size_t u = 0; u < units.size(); ++u) {
-      const auto at = static_cast<std::int64_t>(2 * u);
-      if (rows[rank].narrow(0, at, 2).equal(rows[0].narrow(0, at, 2))) continue;
-      if (unit_name.empty()) unit_name = units[u]->name();
-      differing_ranks.push_back(std::to_string(rank));
-      break;
-    }
-  }
-  if (differing_ranks.empty()) return;
+  const Difference found = compare(group, replica.trained_in_forward_order(), &trained_fingerprint, "fingerprints of weights");
+  if (found.ranks.empty()) return;
   throw base::run_error(
       "parallel",
       "step {}: the weights of rank {} differ from rank 0's, first in {}. All ranks must hold the same weights; go back to a "
       "checkpoint from before with --resume PATH, and check that rank's device.",
-      step, base::join(differing_ranks, ", "), unit_name);
+      step, base::join(found.ranks, ", "), found.units.front());
+}
+
+void verify_frozen_equal(const comm::Group& group, const Replica& replica) {
+  std::vector<model::Unit*> frozen = replica.in_forward_order();
+  std::erase_if(frozen, [](const model::Unit* unit) { return unit->trainable(); });
+  if (frozen.empty()) return;
+  const Difference found = compare(group, frozen, &frozen_fingerprint, "fingerprints of frozen weights");
+  if (found.ranks.empty()) return;
+  constexpr std::size_t most_named = 8;
+  const std::size_t named = std::min(found.units.size(), most_named);
+  throw base::run_error(
+      "parallel",
+      "the frozen weights of rank {} differ from rank 0's, in {}{}. All ranks must build on the same base model: compare the "
+      "files of model.path on their machines.",
+      base::join(found.ranks, ", "), base::join(std::span(found.units).first(named), ", "),
+      found.units.size() > named ? fmt::format(" and {} more units", found.units.size() - named) : "");
 }
 
 }  // namespace lockstep::parallel

@@ -128,6 +128,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   // Adapters are few, and DoRA's magnitudes are sums, which machines with different processors round differently.
   if (checkpoint || !from_folder || run->config.lora.enabled) parallel::broadcast_weights(ranks, run->replica);
   parallel::verify_equal(ranks, run->replica, run->progress.step);
+  parallel::verify_frozen_equal(ranks, run->replica);
 
   run->batches = (run->config.data.distributed_loading ? read_own_share : receive_from_first)(run->dataset.training, loader_options(*run),
                                                                                               run->progress.position);

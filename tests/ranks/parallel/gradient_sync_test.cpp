@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "rank/kernels/graph.h"
+#include "rank/model/adapter.h"
 #include "rank/model/model.h"
+#include "rank/model/quantized.h"
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
 #include "rank/parallel/replicate.h"
@@ -287,6 +289,35 @@ TEST(Replicas, DivergenceNamesRankAndUnit) {
   for (const auto& outcome : outcomes) {
     EXPECT_NE(outcome.log.find("step 40: the weights of rank 2 differ from rank 0's, first in block 0"), std::string::npos) << outcome.log;
   }
+}
+
+TEST(Replicas, FrozenWeightsAreComparedInEveryForm) {
+  run_ranks(2, config::Backend::gloo, [](comm::World& world) -> std::vector<double> {
+    for (const auto quantization : {model::Quantization::none, model::Quantization::nf4, model::Quantization::int8}) {
+      const config::LoraConfig lora{.enabled = true, .rank = 2};
+      parallel::Replica replica =
+          parallel::make_adapted_replica(model::decoder_units(tiny()), model::adapter_units(tiny(), lora), {.quantization = quantization});
+      model::initialize(replica.units, 5);
+      parallel::verify_frozen_equal(world.everyone(), replica);
+      const model::Unit& block = *replica.units[2];
+      if (world.place().rank == 1) {
+        if (const model::QuantizedMatrix* matrix = block.quantized(0)) {
+          const at::Tensor code = matrix->piece(0).codes.view({-1})[7];
+          code.fill_(code.item<int>() == 3 ? 4 : 3);
+        } else {
+          block.weight(0)[0][0] += 1e-6;
+        }
+      }
+      try {
+        parallel::verify_frozen_equal(world.everyone(), replica);
+        ADD_FAILURE() << "a changed weight went unnoticed";
+      } catch (const base::UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("the frozen weights of rank 1 differ from rank 0's, in block 1."), std::string::npos)
+            << error.what();
+      }
+    }
+    return {};
+  });
 }
 
 }  // namespace

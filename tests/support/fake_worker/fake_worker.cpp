@@ -181,10 +181,11 @@ class FakeWorker {
 
   Meeting::Seat& seat() { return meeting_->seats[rank_]; }
 
-  // The first meeting also makes the place: a file in shared memory that the job's port tells apart from others.
+  // The first meeting also makes the place: a file in shared memory that the run's key tells apart from others.
   void meet_all() {
     const std::string path =
-        fmt::format("{}/fake-meeting-{}", folder_.rank_logs().string(), variable("MASTER_PORT", "0") + "-" + variable("FAKE_ATTEMPT", "0"));
+        fmt::format("{}/fake-meeting-{}", folder_.rank_logs().string(),
+                    variable("TORCHELASTIC_RUN_ID", variable("LOCKSTEP_RUN_KEY", "0").c_str()) + "-" + variable("LOCKSTEP_RESTART", "0"));
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT, 0600);
     if (::ftruncate(file, sizeof(Meeting)) != 0) std::_Exit(3);
     meeting_ = static_cast<Meeting*>(::mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));

@@ -148,7 +148,11 @@ TEST(WorkerEnvironment, SaysEverythingTheWorkerNeeds) {
   job.library_path = "/torch/lib";
   job.visible_devices = "2,3";
   job.shared_gpus = true;
-  job.environment = {{"PATH", "/bin"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"RANK", "9"}};
+  job.run_key = "key";
+  job.restart = 2;
+  job.store_socket = 7;  // rank 0's
+  job.bind_host = "127.0.0.1";
+  job.environment = {{"PATH", "/bin"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"RANK", "9"}, {"LOCKSTEP_SECRET", "not for workers"}};
   const auto environment = launch::worker_environment(job, {3, 1, "cuda:1"});
   const std::map<std::string, std::string> expected = {{"PATH", "/bin"},
                                                        {"RANK", "3"},
@@ -159,6 +163,9 @@ TEST(WorkerEnvironment, SaysEverythingTheWorkerNeeds) {
                                                        {"MASTER_PORT", "29501"},
                                                        {"OMP_NUM_THREADS", "3"},
                                                        {"LOCKSTEP_DEVICE", "cuda:1"},
+                                                       {"LOCKSTEP_RUN_KEY", "key"},
+                                                       {"LOCKSTEP_RESTART", "2"},
+                                                       {"LOCKSTEP_BIND_HOST", "127.0.0.1"},
                                                        {"LD_LIBRARY_PATH", "/torch/lib"},
                                                        {"CUDA_VISIBLE_DEVICES", "2,3"},
                                                        {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},

@@ -4,15 +4,11 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "base/error.h"
-#include "support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -49,7 +45,7 @@ TEST(Ports, ABusyPortIsSeenAndItsHolderNamed) {
   {
     const Server server;
     port = server.port();
-    EXPECT_FALSE(port_is_free(port));
+    EXPECT_FALSE(PortLease::take(port));
     const std::string holder = who_listens(port);
     EXPECT_NE(holder.find("pid " + std::to_string(::getpid())), std::string::npos) << holder;
     EXPECT_NE(holder.find("plain_tests"), std::string::npos) << holder;
@@ -62,7 +58,7 @@ TEST(Ports, ABusyPortIsSeenAndItsHolderNamed) {
       EXPECT_NE(std::string(error.what()).find(holder), std::string::npos) << error.what();
     }
   }
-  EXPECT_TRUE(port_is_free(port));
+  EXPECT_TRUE(PortLease::take(port));
   EXPECT_EQ(who_listens(port), "");
 }
 
@@ -73,54 +69,6 @@ TEST(Ports, OneJobAPort) {
   EXPECT_FALSE(PortLease::take(free));
   lease.reset();
   EXPECT_TRUE(PortLease::take(free));
-}
-
-// Sets a variable for one test; null unsets it.
-class Variable {
- public:
-  Variable(const char* name, const char* value)
-      : name_(name), before_(std::getenv(name) ? std::optional<std::string>(std::getenv(name)) : std::nullopt) {
-    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
-  }
-  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
-
-// Whatever another user has laid there: it is not followed, not waited for, and takes no port.
-TEST(Ports, LocksOfOtherUsersAndLinksTakeNoPort) {
-  const support::TemporaryFolder folder;
-  const Variable temporary("TMPDIR", folder.path().c_str());
-  const Variable runtime("XDG_RUNTIME_DIR", nullptr);
-  const int port = free_port();
-  const auto everyones = folder.path() / ("lockstep-port-" + std::to_string(port));
-  const auto theirs = base::FileLock::take(everyones);
-  ASSERT_TRUE(theirs);
-  EXPECT_TRUE(PortLease::take(port)) << "a lock that anybody can hold";
-
-  const auto own = folder.path() / ("lockstep-" + std::to_string(::geteuid()));
-  struct stat status {};
-  ASSERT_EQ(::lstat(own.c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0700u);
-  const auto target = folder.path() / "precious";
-  std::filesystem::remove(own / ("port-" + std::to_string(port)));
-  std::filesystem::create_symlink(target, own / ("port-" + std::to_string(port)));
-  EXPECT_TRUE(PortLease::take(port)) << "a link instead of a lock";
-  EXPECT_FALSE(std::filesystem::exists(target));
-
-  std::filesystem::remove_all(own);
-  std::filesystem::create_directory(folder.path() / "elsewhere");
-  std::filesystem::create_symlink(folder.path() / "elsewhere", own);
-  EXPECT_TRUE(PortLease::take(port)) << "a link instead of the folder";
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path() / "elsewhere"));
-
-  std::filesystem::remove(own);
-  std::filesystem::create_directory(own);
-  if (::chown(own.c_str(), 65534, 65534) != 0) return;  // only root can play another user
-  EXPECT_TRUE(PortLease::take(port)) << "another user's folder";
-  EXPECT_TRUE(std::filesystem::is_empty(own));
 }
 
 TEST(Ports, TheUsualOneOrTheNextFreeOneAndThatIsSaid) {
