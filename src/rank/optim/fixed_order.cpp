@@ -14,7 +14,7 @@
 #include "base/ceil_div.h"
 #include "base/error.h"
 
-extern "C" int mkl_set_num_threads_local(int threads) __attribute__((weak));  // where LibTorch has MKL
+extern "C" int MKL_Set_Num_Threads_Local(int threads) __attribute__((weak));  // where LibTorch has MKL; its C name
 
 namespace lockstep::optim {
 
@@ -45,9 +45,9 @@ double sum_of(const float* x, std::int64_t count) {
 // called from one of several and gets no other.
 class OneThread {
  public:
-  OneThread() : before_(mkl_set_num_threads_local ? mkl_set_num_threads_local(1) : 0) {}
+  OneThread() : before_(MKL_Set_Num_Threads_Local ? MKL_Set_Num_Threads_Local(1) : 0) {}
   ~OneThread() {
-    if (mkl_set_num_threads_local) mkl_set_num_threads_local(before_);
+    if (MKL_Set_Num_Threads_Local) MKL_Set_Num_Threads_Local(before_);
   }
   OneThread(const OneThread&) = delete;
 
