@@ -11,7 +11,7 @@ namespace lockstep::base {
 namespace {
 
 constexpr std::size_t deepest_group = 100, most_repeats = 1000, longest_pattern = 16 << 10;
-constexpr std::size_t most_steps = 10'000'000;
+constexpr std::size_t most_steps = 1'000'000;
 
 using Characters = std::bitset<128>;
 

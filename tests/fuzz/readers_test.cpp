@@ -31,7 +31,9 @@ const std::vector<std::string_view> json_words = {
 class Readers : public testing::Test {
  protected:
   fs::path write(const char* name, const std::string& text) {
-    std::ofstream(folder_.path() / name, std::ios::binary | std::ios::trunc) << text;
+    // A new file each time: some file systems wait for the disk when a file is cut off and written anew.
+    std::filesystem::remove(folder_.path() / name);
+    std::ofstream(folder_.path() / name, std::ios::binary) << text;
     return folder_.path() / name;
   }
   support::TemporaryFolder folder_;
