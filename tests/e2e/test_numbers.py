@@ -1,10 +1,19 @@
 """Numbers that long sums, threads and settings must not change."""
 import array
+import os
+import socket
+import subprocess
 
 import pytest
 import torch
 
-from support.lockstep import train, write_config
+from support.lockstep import LOCKSTEP, train, write_config
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def event(result, name="model"):
@@ -35,15 +44,17 @@ def test_a_thousand_equal_micro_batches_are_one(tmp_path, adapters):
     assert event(alone)["gradients"] == ("f32" if adapters else "bf16, one micro-batch a step")
 
 
-@pytest.mark.parametrize("method", ["adamw", "adamw_8bit", "sgd", "lion", "adafactor", "muon"])
-def test_any_number_of_threads_gives_the_same_weights(tmp_path, method):
-    """Matrices of 512 x 700: large enough that sums over them are shared between threads; the gradient is clipped."""
+@pytest.mark.parametrize("method", ["adamw", "adafactor", "muon"])
+def test_ranks_with_different_threads_hold_the_same_weights(tmp_path, method):
+    """As machines with different processors are. Matrices large enough that sums over them are shared between threads; weights are compared each step."""
     config = write_config(tmp_path, model={"hidden_size": 512, "num_layers": 1, "intermediate_size": 700},
                           trainer={"optimizer": method, "max_steps": 3, "global_batch_size": 4, "max_grad_norm": 0.1, "warmup_steps": 0})
-    one, two = (train(tmp_path, f"threads-{n}", config, "--ranks", "1", "--threads", str(n)) for n in (1, 2))
-    assert one.losses() == two.losses()
-    for name, tensor in one.tensors(3).items():
-        assert torch.equal(tensor, two.tensors(3)[name]), name
+    variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [subprocess.Popen([str(LOCKSTEP), "train", "-f", str(config), "--output", str(tmp_path), "--name", "run", "--device", "cpu", "--threads", str(rank + 1),
+                               "parallel.check_divergence=1"], env={**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(2)]
+    words = [rank.communicate(timeout=120)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(words)
 
 
 def test_deterministic_reaches_the_ranks_and_changes_nothing_on_a_cpu(tmp_path):
