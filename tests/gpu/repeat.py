@@ -20,7 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, HALF = 12, 6
-SHAPE = ["--hidden-size", "256", "--num-layers", "4", "model.num_heads=4", "model.kv_heads=2", "model.intermediate_size=512", "model.vocab_size=512",
+SHAPE = ["--hidden-size", "256", "--num-layers", "4", "model.num_heads=4", "model.kv_heads=2", "model.intermediate_size=512", "model.vocab_size=1024",
          "data.kind=stories", "data.seq_len=128", "trainer.global_batch_size=16", "trainer.batch_size=8"]
 LORA = ["lora.enabled=true", "lora.rank=8", "lora.target_modules=all-linear", "lora.dropout=0.1"]
 KINDS = {"bf16": ["--dtype", "bf16"],
