@@ -16,7 +16,7 @@ def run(folder, name, ranks, batch, accumulation, samples, *args, steps=20, **se
     return train(folder, name, config, "--ranks", str(ranks), *args)
 
 
-def assert_same(a, b, step=20, loss_tolerance=1e-4, weight_tolerance=1e-5):
+def assert_same(a, b, step=20, loss_tolerance=1e-5, weight_tolerance=1e-5):
     assert a.losses() == pytest.approx(b.losses(), rel=loss_tolerance)
     evaluations = [[line["eval_loss"] for line in result.metrics() if "eval_loss" in line] for result in (a, b)]
     tokens = [[line["eval_tokens"] for line in result.metrics() if "eval_loss" in line] for result in (a, b)]
@@ -65,11 +65,24 @@ def test_reduce_in_f32_and_small_buckets(tmp_path, reference):
     assert_same(run(tmp_path, "run", 2, 6, 1, 100, "parallel.bucket_cap_mb=0.01", "parallel.reduce_dtype=f32", "parallel.check_divergence=5"), reference)
 
 
+INSTRUCTION_SETS = {"plain": set(), "avx2": {"avx2", "fma", "f16c"}, "avx512": {"avx512f", "avx512bw", "avx512vl", "avx512dq"}}
+
+
+@pytest.mark.parametrize("kernels", INSTRUCTION_SETS)
+def test_every_set_of_cpu_kernels_trains_alike(tmp_path, monkeypatch, reference, kernels):
+    """A machine runs the widest kernels it has; the others are those of somebody else's machine."""
+    flags = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
+    if not INSTRUCTION_SETS[kernels] <= flags:
+        pytest.skip(f"this CPU has no {kernels}")
+    monkeypatch.setenv("LOCKSTEP_CPU_KERNELS", kernels)
+    assert_same(run(tmp_path, "run", 1, 12, 1, 100), reference)
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_half_precision_agrees_between_spreads(tmp_path, dtype):
     one = run(tmp_path, "one", 1, 12, 1, 100, "--dtype", dtype)
     two = run(tmp_path, "two", 2, 6, 1, 100, "--dtype", dtype)
-    assert one.losses() == pytest.approx(two.losses(), rel=1e-2)
+    assert one.losses() == pytest.approx(two.losses(), rel=1e-3)  # a sample whose gradient is lost shows as 2e-3 and more
     assert one.losses()[-1] < one.losses()[0]
     if dtype == "f16":
         assert [line["loss_scale"] for line in one.steps().values()] == [line["loss_scale"] for line in two.steps().values()]

@@ -59,7 +59,7 @@ def test_resumed_is_never_stopped_bitwise(tmp_path, whole, method, states, rate)
 def test_two_ranks_train_as_one(tmp_path, whole, method, states, rate):
     one, two = whole(method, states, rate), run(tmp_path, "two", method, states, rate, "parallel.check_divergence=5", ranks=2)
     # Sums in another order: exact but for rounding in f32. Lion's signs and 8-bit codes turn last bits into small steps.
-    tolerance = 1e-2 if states == "bf16" else {"lion": 2e-3, "adamw_8bit": 2e-3}.get(method, 1e-4)
+    tolerance = 2e-3 if states == "bf16" else {"lion": 1e-3, "adamw_8bit": 1e-3}.get(method, 1e-5)
     assert two.losses() == pytest.approx(one.losses(), rel=tolerance)
 
 
@@ -112,9 +112,12 @@ def test_another_optimizer_cannot_go_on(tmp_path):
 
 
 def test_states_may_change_their_type_on_a_resume(tmp_path):
-    run(tmp_path, "run", "adamw", "f32", 3e-3, dtype="bf16", max_steps=10)
-    narrower = run(tmp_path, "run", "adamw", "bf16", 3e-3, "--resume", "auto", max_steps=20)
-    assert narrower.losses()[-1] < narrower.losses()[0]
+    """What is cut off is 8 bits of each number: the losses behind it stay those of the run that kept them."""
+    run(tmp_path, "run", "adamw", "f32", 3e-3, dtype="bf16", max_steps=10, lr_schedule="constant")
+    narrower = run(tmp_path, "run", "adamw", "bf16", 3e-3, "--resume", "auto", max_steps=20, lr_schedule="constant")
+    kept = run(tmp_path, "kept", "adamw", "f32", 3e-3, dtype="bf16", max_steps=20, lr_schedule="constant")
+    assert narrower.losses()[:10] == kept.losses()[:10] and narrower.losses()[10:] != kept.losses()[10:]
+    assert narrower.losses()[10:] == pytest.approx(kept.losses()[10:], rel=5e-3)
     assert {tensor.dtype for tensor in narrower.tensors(20).values()} == {torch.bfloat16}
 
 

@@ -83,11 +83,11 @@ def test_twenty_steps_are_those_of_peft(tmp_path, kind, ranks):
     run, tokens = run_from(tmp_path, folder, adapter, trainer, "--ranks", str(ranks))
     expected = reference.train(Logits(adapted), tokens, trainer, DATA, SEQ_LEN, TRAINER["max_steps"])
     lines = [line for _, line in sorted(run.steps().items())]
-    assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in expected], rel=1e-4)
+    assert [line["loss"] for line in lines] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
 
     # PEFT loads what the run left, and it is what PEFT trained.
     ended = PeftModel.from_pretrained(load_without_warnings(folder), run.folder / "adapter").eval()
-    torch.testing.assert_close(logits(ended), logits(adapted), rtol=0, atol=5e-3)
+    torch.testing.assert_close(logits(ended), logits(adapted), rtol=0, atol=1e-4)
     before, after = (json.loads((path / "adapter_config.json").read_text()) for path in (adapter, run.folder / "adapter"))
     for key in ("r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_dora", "use_rslora", "layers_to_transform"):
         assert after[key] == before[key], key
@@ -133,7 +133,7 @@ def test_merge_is_pefts_merge(tmp_path, kind):
     adapter = save_adapter(adapted, tmp_path / "adapter")
     expected = logits(adapted)
     merge("--model", folder, "--adapter", adapter, "--output", tmp_path / "merged")
-    torch.testing.assert_close(logits(load_without_warnings(tmp_path / "merged")), expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(logits(load_without_warnings(tmp_path / "merged")), expected, rtol=0, atol=1e-5)
 
 
 def test_several_adapters_are_folded_in_and_the_last_is_trained_on(tmp_path):

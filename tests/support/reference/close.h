@@ -37,14 +37,30 @@ inline at::Tensor shifted(const at::Tensor& t) {
   return memory.narrow(0, 1, t.numel()).view(t.sizes()).copy_(t);
 }
 
-// f32 agrees to 1e-5 of the largest number, 16-bit types to their last places.
-inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, const std::string& what, double factor = 1) {
+// Half a step of a 16-bit type, relative to the number: what storing it may cost.
+inline double half_step(at::ScalarType type) { return type == at::kFloat ? 0x1p-24 : type == at::kHalf ? 0x1p-11 : 0x1p-8; }
+
+// How far numbers may be from those that f32 gives, each by its own size: `roundings` to its type, and what sums in f32 lose, which goes by
+// the largest number of the tensor. A small entry is held as tightly as a large one.
+struct Within {
+  double roundings = 1;
+  double sums = 4e-6;
+  double relative = 4e-6;  // of each number, beside its rounding: exponentials and roots
+};
+
+inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, const std::string& what, Within within = {}) {
   const auto type = actual.scalar_type();
-  const double relative = (type == at::kFloat ? 1e-5 : type == at::kHalf ? 2e-3 : 1.6e-2) * factor;
-  const auto want = expected.detach().to(at::kFloat);
+  const auto want = expected.detach().to(at::kDouble);
+  const auto off = (actual.detach().to(at::kDouble) - want).abs();
   const double size = want.abs().max().item<double>();
-  const double off = (actual.detach().to(at::kFloat) - want).abs().max().item<double>();
-  EXPECT_LE(off, relative * size + 1e-7) << what << ", type " << type << ", largest " << size;
+  const double least = type == at::kHalf ? 0x1p-25 : 0;  // half of f16's smallest step
+  const auto allowed =
+      want.abs() * (within.roundings * half_step(type) * 1.001 + within.relative) + (within.sums * size + within.roundings * least + 1e-12);
+  const auto excess = (off - allowed).reshape({-1});
+  const auto worst = excess.argmax().item<std::int64_t>();
+  EXPECT_LE(excess[worst].item<double>(), 0) << what << ", type " << type << ": entry " << worst << " of " << excess.numel() << " is "
+                                             << actual.detach().to(at::kDouble).reshape({-1})[worst].item<double>() << ", not "
+                                             << want.reshape({-1})[worst].item<double>() << "; largest " << size;
 }
 
 inline at::Tensor plain_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {

@@ -223,8 +223,13 @@ TEST(Loader, AnErrorOfAReaderIsThrownByNextInItsTurn) {
 
 TEST(Loader, StopsWhileReadersAreBusyOrWaiting) {
   for (int round = 0; round < 50; ++round) {
-    Loader loader(std::make_shared<CountedCorpus>(100000), {.batch_size = 8, .prefetch = 16, .workers = 4}, {});
-    if (round % 2) loader.next();
+    const auto corpus = std::make_shared<CountedCorpus>(100000);
+    {
+      Loader loader(corpus, {.batch_size = 8, .prefetch = 16, .workers = 4}, {});
+      if (round % 2) EXPECT_EQ(loader.next().size(), 1u);
+    }
+    EXPECT_EQ(corpus.use_count(), 1) << "a reader outlived its loader";
+    EXPECT_LE(corpus->reads, 8 * (1 + 16 + 4)) << "readers run no further ahead than prefetch says";
   }
 }
 

@@ -1,4 +1,5 @@
-// Updates of flat buffers against a plain loop: the same bits on every device; stochastic rounding favours no side.
+// Updates of flat buffers against their rules in f64, and against one number at a time: the same bits on every device. Stochastic rounding
+// favours no side.
 #include "rank/kernels/update.h"
 
 #include <ATen/TensorOperators.h>
@@ -8,6 +9,8 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "rank/kernels/kernels.h"
 #include "support/reference/test_device.h"
@@ -70,7 +73,59 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
 
 class Updates : public testing::TestWithParam<Case> {};
 
-TEST_P(Updates, AreTheBitsOfAPlainLoop) {
+// The rules as their papers and torch.optim state them, in f64. factor: what gradients are multiplied with first.
+void follow_rule(Rule rule, const UpdateSettings& s, double factor, double updates, double g, double& p, double& m, double& v) {
+  if (rule != Rule::apply) g *= factor;
+  if (rule == Rule::adamw) {
+    m = s.beta1 * m + (1 - s.beta1) * g;
+    v = s.beta2 * v + (1 - s.beta2) * g * g;
+    const double unbiased_m = m / (1 - std::pow(s.beta1, updates)), unbiased_v = v / (1 - std::pow(s.beta2, updates));
+    p = p * (1 - s.rate * s.decay) - s.rate * unbiased_m / (std::sqrt(unbiased_v) + s.epsilon);
+  } else if (rule == Rule::lion) {
+    const double direction = s.beta1 * m + (1 - s.beta1) * g;
+    m = s.beta2 * m + (1 - s.beta2) * g;
+    p = p * (1 - s.rate * s.decay) - s.rate * (direction > 0 ? 1 : direction < 0 ? -1 : 0);
+  } else if (rule == Rule::sgd) {
+    m = s.beta1 * m + g + s.decay * p;
+    p = p - s.rate * m;
+  } else {
+    p = p * (1 - s.rate * s.decay) - s.rate * g;
+  }
+}
+
+// One step of a number's own format: stochastic rounding may end on either side, f32 adds a few roundings.
+double one_step(double value, at::ScalarType type, double terms) {
+  return (type == at::kFloat ? 4 * 0x1p-23 : 0x1p-7) * std::max(std::abs(value), type == at::kFloat ? terms : 0) + 1e-30;
+}
+
+TEST_P(Updates, FollowTheirRule) {
+  const auto& c = GetParam();
+  constexpr std::int64_t count = 1003;
+  const auto before = random(count, 1, c.exact), gradient = random(count, 2, c.gradient), first = random(count, 3, c.state),
+             second = random(count, 4, c.state).abs();
+  const auto on = [](const at::Tensor& t) { return t.to(test::device(), false, true); };
+  const UpdateBuffers buffers{on(gradient), on(before), {}, on(first), on(second)};
+  const auto weights = c.weights != c.exact ? at::zeros({count}, buffers.exact.options().dtype(c.weights)) : buffers.exact;
+  const auto settings = settings_of(c.rule, 5000);
+  const auto numbers = control_numbers(17);
+  update({buffers.gradient, buffers.exact, weights, buffers.first, buffers.second}, on_device(numbers), settings);
+
+  const auto wide = [](const at::Tensor& t) { return t.to(at::kCPU, at::kDouble); };
+  const auto g = wide(gradient), p0 = wide(before), m0 = wide(first), v0 = wide(second);
+  const auto p1 = wide(buffers.exact), m1 = wide(buffers.first), v1 = wide(buffers.second);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = [i](const at::Tensor& t) { return t.const_data_ptr<double>()[i]; };
+    double p = at(p0), m = at(m0), v = at(v0);
+    follow_rule(c.rule, settings, numbers.factor, numbers.updates, at(g), p, m, v);
+    const double terms = std::abs(at(p0)) + std::abs(at(m0)) + std::abs(at(g));
+    ASSERT_NEAR(at(p1), p, one_step(p, c.exact, terms)) << i;
+    if (c.rule != Rule::apply) ASSERT_NEAR(at(m1), m, one_step(m, c.state, terms)) << i;
+    if (c.rule == Rule::adamw) ASSERT_NEAR(at(v1), v, one_step(v, c.state, terms)) << i;
+  }
+}
+
+// Vectors, tails and devices: the same bits as the kernel's own arithmetic, one number at a time.
+TEST_P(Updates, AreTheBitsOfOneNumberAtATime) {
   const auto& c = GetParam();
   for (const std::int64_t count : {1, 7, 64, 1003, 70000}) {
     const auto before = random(count, 1, c.exact), gradient = random(count, 2, c.gradient), first = random(count, 3, c.state),

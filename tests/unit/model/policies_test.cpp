@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "rank/model/adapter.h"
+#include "support/reference/close.h"
 #include "support/reference/decoder_fixture.h"
 #include "support/reference/reference_decoder.h"
 
@@ -149,7 +150,8 @@ struct Types {
 
 class SixteenBit : public testing::TestWithParam<Types> {};
 
-TEST_P(SixteenBit, GradientsPointWhereTheReferencePoints) {
+// As far from f32 as the same model plainly in ATen in the same type, and no entry further than rounding explains.
+TEST_P(SixteenBit, GradientsAreAsExactAsTheTypeAllows) {
   const auto [weight, gradient] = GetParam();
   auto config = rich_model();
   config.tie_embeddings = false;
@@ -157,21 +159,23 @@ TEST_P(SixteenBit, GradientsPointWhereTheReferencePoints) {
   auto units = test::make_units(config, storage);
   const auto list = test::pointers(units);
   Decoder decoder(config, list);
-  auto parameters = reference::copy_parameters(list);  // the rounded weights, in f32
+  auto exact = reference::copy_parameters(list), rounded = reference::copy_parameters(list, weight);
   const auto batch = test::random_batch({.vocab = 96, .batch = 20, .time = 32}, 0, storage.device);
   const double scale = weight == at::kHalf ? 64 : 1;  // f16 needs room below: what the loss scale is for
   const auto loss = decoder.forward_backward(batch.tokens, batch.targets, at::full({}, scale, batch.tokens.options().dtype(at::kFloat)));
-  const auto expected = reference::loss_sum(config, parameters, batch.tokens, batch.targets);
+  const auto expected = reference::loss_sum(config, exact, batch.tokens, batch.targets);
   expected.backward();
-  EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 5e-3 * expected.item<double>());
+  (reference::loss_sum(config, rounded, batch.tokens, batch.targets) * scale).backward();
+  EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-3 * expected.item<double>());
+  const auto rms = [](const at::Tensor& t) { return t.pow(2).mean().sqrt().item<double>(); };
   for (const auto* unit : list)
     for (const auto& [name, view] : unit->pieces_of(unit->gradients())) {
-      const auto a = view.to(at::kDouble), b = parameters.at(name).grad().to(at::kDouble);
-      const double cosine = ((a * b).sum() / (a.pow(2).sum().sqrt() * b.pow(2).sum().sqrt())).item<double>();
-      EXPECT_GT(cosine, 0.999) << name;
-      EXPECT_NEAR(a.pow(2).sum().sqrt().item<double>() / scale, b.pow(2).sum().sqrt().item<double>(),
-                  0.02 * b.pow(2).sum().sqrt().item<double>())
-          << name;
+      const auto wanted = exact.at(name).grad().to(at::kDouble);
+      const auto off = view.to(at::kDouble) / scale - wanted;
+      const double usual = rms(rounded.at(name).grad().to(at::kDouble) / scale - wanted);
+      EXPECT_LE(rms(off), 1.25 * usual) << name << ", of " << rms(wanted);
+      const auto allowed = 7 * usual + test::half_step(weight) * wanted.abs();
+      EXPECT_LE((off.abs() - allowed).max().item<double>(), 0) << name << ", where ATen is usually " << usual << " off";
     }
 }
 

@@ -106,10 +106,19 @@ TEST(Page, LinksAreNotFollowed) {
 }
 
 TEST(Page, PrivatePageNeedsNoFile) {
-  PageWriter writer({}, 0);
-  writer.set_phase(Phase::forward, 1);
-  writer.mark(writer.stamp("world", "all_reduce", "x", 0, 8), 0, OperationState::finished);
-  writer.set_failure("text", 6);
+  TempFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path);
+  {
+    PageWriter writer({}, 0);
+    writer.set_phase(Phase::forward, 1);
+    const auto first = writer.stamp("world", "all_reduce", "x", 0, 8), second = writer.stamp("world", "all_reduce", "y", 1, 8);
+    EXPECT_NE(first, second);
+    writer.mark(first, 0, OperationState::finished);
+    writer.set_failure("text", 6);
+  }
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }
 
 TEST(Page, AnotherFileAtThePathIsNoPage) {
