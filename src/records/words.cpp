@@ -36,6 +36,10 @@ class ModelWords final : public Words {
     ContentHash hash;
     hash.add(base::read_text(tokenizer_.file())).add(template_source_);
     hash.add(files.bos).add(files.eos).add(files.pad).add(files.unk);
+    // Which tokens end an answer says one of these; where answers end is part of what is trained.
+    for (const char* name : {"generation_config.json", "config.json"}) {
+      if (fs::is_regular_file(folder_ / name)) hash.add(name).add(base::read_text(folder_ / name));
+    }
     identity_ = hash.hex();
   }
 
