@@ -1,9 +1,14 @@
 """Fixtures shared by all pytest folders."""
+import os
 import pathlib
 import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+# Some virtual machines advertise AMX and then refuse its instructions: PyTorch, the reference, would die of bf16 there. Our programs find out
+# by themselves, and the C++ tests run them without this.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 # Under nohup SIGHUP is ignored, and programs inherit that: tests that send it need it to count.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

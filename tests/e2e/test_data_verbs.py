@@ -123,7 +123,7 @@ def test_a_run_trains_on_the_tokens(files, tmp_path):
 BAD_LINES = {
     "broken": ('{"text": "a"}\n{"text": "b"\n', "bad.jsonl:2: not valid JSON"),
     "list": ('\n\n["text"]\n', "bad.jsonl:3: not a JSON object but array"),
-    "missing": ('{"text": "a"}\n\n{"prompt": "b", "answer": "c"}\n', "bad.jsonl:3: there is no field 'text', only answer, prompt"),
+    "missing": ('{"text": "a"}\n\n{"prompt": "b", "answer": "c"}\n', "bad.jsonl:3: there is no field 'text', only prompt, answer"),
     "number": ('{"text": 5}\n', "bad.jsonl:1: 'text' is not a text but number"),
     "utf8": (b'{"text": "a"}\n{"text": "\xff"}\n', "bad.jsonl:2: not valid JSON"),
 }

@@ -59,7 +59,7 @@ def test_resumed_is_never_stopped_bitwise(tmp_path, whole, method, states, rate)
 def test_two_ranks_train_as_one(tmp_path, whole, method, states, rate):
     one, two = whole(method, states, rate), run(tmp_path, "two", method, states, rate, "parallel.check_divergence=5", ranks=2)
     # Sums in another order: exact but for rounding in f32. Lion's signs and 8-bit codes turn last bits into small steps.
-    tolerance = 2e-3 if states == "bf16" else {"lion": 1e-3, "adamw_8bit": 1e-3}.get(method, 1e-5)
+    tolerance = 3e-3 if states == "bf16" else {"lion": 1e-3, "adamw_8bit": 1e-3}.get(method, 1e-5)
     assert two.losses() == pytest.approx(one.losses(), rel=tolerance)
 
 

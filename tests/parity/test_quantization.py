@@ -295,4 +295,4 @@ def test_writes_what_bitsandbytes_reads(tmp_path):
     assert reread.returncode == 0, reread.stderr
     with torch.no_grad():
         expected = model_folders.load_without_warnings(tmp_path / "whole", dtype=torch.float32)(tokens).logits
-    torch.testing.assert_close(ours, expected, rtol=0, atol=0.01)  # the whole folder is rounded to bf16 once more
+    torch.testing.assert_close(ours, expected, rtol=0, atol=0.05)  # the whole folder is rounded to bf16 once more: 2^-9 of each weight, through two layers

@@ -112,7 +112,7 @@ def test_twenty_steps_equal_pytorch(tmp_path, initial_weights, case):
         assert [line[key] for line in lines] == pytest.approx([line[key] for line in theirs], rel=tolerance), key
     assert lines[-1]["loss"] < lines[0]["loss"]
     for name, weight in decoder.state_dict().items():
-        torch.testing.assert_close(ours.tensors(STEPS)[name], weight, rtol=0, atol=1e-5, msg=lambda text: f"{name}: {text}")
+        torch.testing.assert_close(ours.tensors(STEPS)[name], weight, rtol=0, atol=2e-5, msg=lambda text: f"{name}: {text}")
         assert not torch.equal(weight, start[name]), f"{name} was never trained"
 
 

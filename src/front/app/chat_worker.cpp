@@ -94,11 +94,10 @@ ChatWorker::~ChatWorker() {
 
 Json ChatWorker::receive() {
   for (std::string line;;) {
+    if (take_interrupt()) child_->send(SIGINT);  // also one that came while nothing was being read
     switch (lines_->next(line)) {
       case LineReader::Got::line: return base::parse_json(line);
-      case LineReader::Got::interrupt:
-        if (take_interrupt()) child_->send(SIGINT);
-        break;
+      case LineReader::Got::interrupt: break;
       case LineReader::Got::end: {
         child_->wait(10);
         const auto end = child_->end().value_or(launch::End{});

@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -46,13 +47,14 @@ struct Within {
   double roundings = 1;
   double sums = 4e-6;
   double relative = 4e-6;  // of each number, beside its rounding: exponentials and roots
+  double terms = 0;        // the size of what was added up, where it is larger than every sum
 };
 
 inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, const std::string& what, Within within = {}) {
   const auto type = actual.scalar_type();
   const auto want = expected.detach().to(at::kDouble);
   const auto off = (actual.detach().to(at::kDouble) - want).abs();
-  const double size = want.abs().max().item<double>();
+  const double size = std::max(want.abs().max().item<double>(), within.terms);
   const double least = type == at::kHalf ? 0x1p-25 : 0;  // half of f16's smallest step
   const auto allowed =
       want.abs() * (within.roundings * half_step(type) * 1.001 + within.relative) + (within.sums * size + within.roundings * least + 1e-12);

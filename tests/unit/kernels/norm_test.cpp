@@ -50,12 +50,14 @@ TEST(RmsNorm, Backward) {
     const auto px = leaf(x), pw = leaf(weight);
     plain_norm(px, pw, 1e-5).backward(dout.to(at::kFloat));
 
+    // The gradient is a difference of two terms of this size, which in a row of one number are nearly equal.
+    const Within within{.terms = (dout.to(at::kFloat) * weight.to(at::kFloat) * rstd.unsqueeze(-1)).abs().max().item<double>()};
     for (const auto into : {Into::write, Into::add}) {
       const auto expected = into == Into::add ? earlier.to(at::kFloat) + px.grad() : px.grad();
       for (const auto gradient_type : {at::kFloat, type}) {
         const auto dx = earlier.clone(), dweight = random({s.width}, 5, gradient_type), dweight_before = dweight.clone();
         rms_norm_backward(dout, x, weight, rstd, dx, into, dweight);
-        expect_close(dx, expected, "dx");
+        expect_close(dx, expected, "dx", within);
         expect_close(dweight, dweight_before.to(at::kFloat) + pw.grad(), "dweight");
         const auto again = earlier.clone(), dweight_again = dweight_before.clone();
         rms_norm_backward(dout, x, weight, rstd, again, into, dweight_again);
@@ -63,10 +65,10 @@ TEST(RmsNorm, Backward) {
       }
       const auto alone = earlier.clone(), off = shifted(earlier);
       rms_norm_backward(dout, x, weight, rstd, alone, into, {});
-      expect_close(alone, expected, "dx without a weight gradient");
+      expect_close(alone, expected, "dx without a weight gradient", within);
       if (s.width > 4096) continue;  // without vectors a block holds no more
       rms_norm_backward(shifted(dout), shifted(x), shifted(weight), rstd, off, into, {});
-      expect_close(off, expected, "dx in memory that is not aligned");
+      expect_close(off, expected, "dx in memory that is not aligned", within);
     }
   });
 }

@@ -173,7 +173,8 @@ TEST_P(SixteenBit, GradientsAreAsExactAsTheTypeAllows) {
       const auto wanted = exact.at(name).grad().to(at::kDouble);
       const auto off = view.to(at::kDouble) / scale - wanted;
       const double usual = rms(rounded.at(name).grad().to(at::kDouble) / scale - wanted);
-      EXPECT_LE(rms(off), 1.25 * usual) << name << ", of " << rms(wanted);
+      const double slack = wanted.numel() < 64 ? 1.75 : 1.25;  // how far 16 numbers are off is itself uncertain by a quarter
+      EXPECT_LE(rms(off), slack * usual) << name << ", of " << rms(wanted);
       const auto allowed = 7 * usual + test::half_step(weight) * wanted.abs();
       EXPECT_LE((off.abs() - allowed).max().item<double>(), 0) << name << ", where ATen is usually " << usual << " off";
     }
