@@ -162,7 +162,7 @@ CASES = [
     resumed("resume-bf16", dense("bf16"), bitwise=False, tolerance=SIXTEEN_BITS),
     generated("generate"),
     generated("generate-4bit", "--load-in-4bit"),
-    as_on_a_cpu("lora-dora-dropout", "--dtype", "f32", "lora.dora=true", "lora.dropout=0.1"),
+    as_on_a_cpu("lora-dora", "--dtype", "f32", "lora.dora=true"),
     as_on_a_cpu("lora-8bit", "--dtype", "f32", "--load-in-8bit"),
     resumed("resume-4bit-packed-deterministic", lora("--dtype", "bf16", "--load-in-4bit", *PACKED), bitwise=True),
     resumed("resume-f16-deterministic", dense("f16"), bitwise=True),

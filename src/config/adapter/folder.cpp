@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -304,6 +305,17 @@ std::string adapter_config_text(const LoraConfig& lora, const std::string& base)
   return json.dump(2) + "\n";
 }
 
+namespace {
+
+// Sorted, and all-linear by the names that it stands for: PEFT writes those.
+std::vector<std::string> spelled_out(const std::vector<std::string>& targets) {
+  std::set<std::string> names(targets.begin(), targets.end());
+  if (names.erase("all-linear") > 0) names.insert({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"});
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+
 std::vector<std::string> follow_adapter_folder(Settings& settings) {
   RunConfig& config = settings.values;
   if (config.lora.adapters.empty()) return {};
@@ -321,7 +333,10 @@ std::vector<std::string> follow_adapter_folder(Settings& settings) {
     if (std::find(own_keys.begin(), own_keys.end(), option.key) != own_keys.end()) continue;
     const Value mine = option.get(config), theirs = option.get(there);
     const Source& source = settings.source(option.key);
-    if (source.origin != Origin::standard && source.origin != Origin::derived && mine != theirs) {
+    const bool agrees = option.key == "lora.target_modules"
+                            ? spelled_out(config.lora.target_modules) == spelled_out(there.lora.target_modules)
+                            : mine == theirs;
+    if (source.origin != Origin::standard && source.origin != Origin::derived && !agrees) {
       problems.push_back(fmt::format("{}: {} = {}, but {} says {}. Remove {}: the folder gives the adapter's shape.", source.where,
                                      option.key, write_value(option, mine), file, write_value(option, theirs), option.key));
       continue;

@@ -254,7 +254,7 @@ TEST(Nf4, MemoryNeedNotBeAligned) {
 }
 
 TEST(Nf4, EveryDeviceGivesTheSameBits) {
-  if (test::device().is_cpu()) GTEST_SKIP() << "compares a GPU with a CPU";
+  if (test::device().is_cpu()) GTEST_SKIP() << "needs a GPU: compares one with a CPU";
   for (const auto kind : {Codes::nf4, Codes::int8})
     for (const auto type : kTypes)
       for (const auto count : kCounts) {

@@ -163,7 +163,7 @@ TEST_P(Methods, AreTheSameBitsWithAnyNumberOfThreads) {
 }
 
 TEST_P(Methods, AgreeWithACpu) {
-  if (test::device().is_cpu()) GTEST_SKIP() << "compares a GPU with a CPU";
+  if (test::device().is_cpu()) GTEST_SKIP() << "needs a GPU: compares one with a CPU";
   Training here(GetParam(), test::device()), there(GetParam(), at::kCPU);
   const auto start = here.unit.exact().to(at::kCPU, at::kDouble);
   for (int step = 1; step <= 6; ++step) here.step(step, 0.01), there.step(step, 0.01);
