@@ -56,6 +56,8 @@ file(GLOB plugin_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/rank/*/plugi
 if(NOT LOCKSTEP_NCCL)
   list(FILTER plugin_sources EXCLUDE REGEX "/plugin_nccl\\.cpp$")
 endif()
+# cuDNN's front end is a tree of templates that makes plans, once a shape: half the time to compile for what nobody feels.
+set_source_files_properties("${CMAKE_SOURCE_DIR}/src/rank/kernels/plugin_ragged.cpp" PROPERTIES COMPILE_OPTIONS -O1)
 add_library(cuda_plugin SHARED ${plugin_sources} "${CMAKE_SOURCE_DIR}/src/rank/kernels/matmul_cache.cpp" ${cuda_objects})
 set_target_properties(cuda_plugin PROPERTIES OUTPUT_NAME lockstep_cuda CXX_VISIBILITY_PRESET hidden)
 target_include_directories(cuda_plugin PRIVATE "${CMAKE_SOURCE_DIR}/src")

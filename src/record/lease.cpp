@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -127,6 +128,19 @@ std::optional<std::string> text_of(const fs::path& path) {
   return std::move(text).str();
 }
 
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0) ::close(number);
+  }
+};
+
+bool is_named(const Descriptor& file, const fs::path& path) {
+  struct stat opened {}, named {};
+  return ::fstat(file.number, &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
+
 }  // namespace
 
 std::optional<Lease::Holder> Lease::read() const {
@@ -243,9 +257,16 @@ bool Lease::create() {
   return true;
 }
 
-// Moved away before it goes, so that of two who take over one file only one removes it. What was moved by mistake, because someone had
-// taken over in between, is put back.
+// A dead file goes only while its own lock is held and its name still means it, so of many who take over one removes it and none removes
+// what the others have made since. A disk without locks is left with the rest: the file is moved away before it goes, and what was moved by
+// mistake is put back.
 bool Lease::remove_dead(const Holder& dead) {
+  const Descriptor file{::open(path_.c_str(), O_RDWR | O_CLOEXEC)};
+  if (file.number < 0 && errno == ENOENT) return false;
+  if (file.number >= 0 && ::flock(file.number, LOCK_EX) == 0) {
+    const auto named = read();
+    if (!named || named->token != dead.token || !is_named(file, path_)) return false;
+  }
   const std::string away = fmt::format("{}.dead.{}", path_.string(), token_);
   if (::rename(path_.c_str(), away.c_str()) != 0) {
     if (errno != ENOENT) throw file_error("take over", path_, errno);

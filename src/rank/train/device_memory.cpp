@@ -22,7 +22,9 @@ std::int64_t driver_memory_bytes(at::Device device) {
   if (!device.is_cuda()) return 0;
   std::uint64_t free = 0, total = 0;
   kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
-  return static_cast<std::int64_t>(total - free);
+  const auto stats = at::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+  const auto& reserved = stats.reserved_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+  return static_cast<std::int64_t>(total - free) + reserved.peak - reserved.current;
 }
 
 std::int64_t peak_host_memory_bytes() {

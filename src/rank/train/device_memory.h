@@ -9,7 +9,8 @@
 namespace lockstep::train {
 
 std::int64_t peak_memory_bytes(at::Device device);
-// What the driver counts as taken on this device, by every process: context, reserves and libraries' buffers included. 0 on a CPU.
+// What the driver counts as taken on this device, by every process, when the allocator held most: context, reserves and libraries' buffers
+// included. 0 on a CPU.
 std::int64_t driver_memory_bytes(at::Device device);
 // The most memory of the host that this process held at once.
 std::int64_t peak_host_memory_bytes();
