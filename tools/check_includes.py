@@ -17,7 +17,11 @@ MAY = {
     "front/serve": {"config", "record"},
     "front/plan": {"config"},
     "front/tokenize": {"text"},
-    "front/app": {"config", "record", "text", "records", "front/launch", "front/check", "front/serve", "front/plan", "front/tokenize"},
+    # A run as an object with events: it may not see whatever shows it.
+    "front/job": {"config", "record", "records", "front/launch"},
+    "front/show": {"config", "record", "records", "text", "front/launch", "front/job"},
+    "front/app": {"config", "record", "text", "records", "front/launch", "front/check", "front/serve", "front/plan", "front/tokenize",
+                  "front/job", "front/show"},
     "rank/comm": {"config", "record"},
     "rank/kernels": {"config"},
     "rank/data": {"config", "text", "records"},
@@ -35,6 +39,9 @@ MAY = {
 TORCH = re.compile(r"<(ATen|c10|torch|caffe2)/")
 # Text becomes a tree of JSON in one place, which knows how deep it may be.
 JSON_READERS = re.compile(r"\b(?:[Jj]son|ordered_json)::(?:parse|sax_parse|accept)\(")
+# A run's own rooms tell what happens by events; whoever shows it prints, owns the terminal and takes the process's signals.
+SILENT = ("front/job", "front/launch")
+PRINTS = re.compile(r"\b(?:std::f?put[sc]|std::f?printf|std::fwrite|fmt::print|std::cout|std::cerr|isatty|sigaction|pthread_sigmask|base::log_\w+)\b")
 
 
 def room_of(path: str) -> str | None:
@@ -56,6 +63,8 @@ def main() -> int:
         for number, line in enumerate(text.splitlines(), 1):
             if JSON_READERS.search(line) and name != "base/json.cpp":
                 mistakes.append(f"src/{name}:{number}: JSON is read by base::parse_json, which limits its depth")
+            if room in SILENT and PRINTS.search(line.split("//")[0]):
+                mistakes.append(f"src/{name}:{number}: {room} neither prints nor touches the terminal or signals")
             found = re.match(r'\s*#\s*include\s+([<"][^>"]+[>"])', line)
             if not found:
                 continue

@@ -101,6 +101,11 @@ Counts make(const config::DataConfig& data, std::int64_t seq_len, bool as_text, 
   return counts;
 }
 
+void remove_partial(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove(path.string() + ".partial", ignored);
+}
+
 }  // namespace
 
 config::DataKind kind_of(const config::DataConfig& data) {
@@ -195,10 +200,12 @@ Prepared prepare(const config::DataConfig& data, std::int64_t seq_len, const std
     CacheWriter writer(base::real_files(), path, key);
     writer.finish(make(data, seq_len, as_text, files, words, options, writer));
   } catch (const base::UserError& error) {
-    std::error_code ignored;
-    fs::remove(path.string() + ".partial", ignored);
+    remove_partial(path);
     if (error.code() != base::ExitCode::checkpoint) throw;
     throw base::data_error("data", "tokenised data cannot be kept: {} Set data.cache_dir to a folder with room.", error.what());
+  } catch (...) {  // whoever hears of the progress wants no more of it
+    remove_partial(path);
+    throw;
   }
   lock.remove_file();
   auto cache = Cache::open(path, key, Cache::Verify::sizes);

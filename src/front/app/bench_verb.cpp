@@ -13,12 +13,13 @@
 #include "config/config.h"
 #include "front/app/bench_sizes.h"
 #include "front/app/flags.h"
-#include "front/app/identity.h"
-#include "front/app/meeting.h"
+#include "front/job/identity.h"
+#include "front/job/meeting.h"
 #include "front/app/model_file.h"
-#include "front/app/train_setup.h"
+#include "front/job/setup.h"
 #include "front/app/verbs.h"
 #include "front/launch/libtorch.h"
+#include "front/show/signals.h"
 #include "record/tail.h"
 
 namespace lockstep::app {
@@ -141,13 +142,14 @@ std::vector<std::string> worker_arguments(const Wish& wish, const std::string& w
 
 int measure(const Wish& wish, const std::string& what) {
   const launch::Environment environment = launch::process_environment();
-  TrainSetup setup = set_up(settings_of(wish, what, environment), environment);
+  job::Setup setup = job::set_up(settings_of(wish, what, environment), environment);
   if (what == "comm" && setup.job.world_size == 1) {
     throw base::usage_error(
         "bench",
         "one rank has nobody to talk to. Give --ranks N; LOCKSTEP_OVERSUBSCRIBE=1 lets ranks share a GPU, --device cpu needs none.");
   }
-  launch::Signals signals;
+  const launch::StopWish stop;
+  const show::Signals signals([&](int signal) { stop.ask(signal); });
   launch::sweep_old_pages();
   launch::Job& job = setup.job;
   const fs::path program = launch::own_program();
@@ -162,12 +164,13 @@ int measure(const Wish& wish, const std::string& what) {
   const fs::path result = job.folder.root / "result";
   job.arguments = worker_arguments(wish, what, job, result);
   PassThrough shown(result);
-  Meeting meeting(setup, environment, Meeting::is_needed(setup) ? identity_of(setup.settings.values, {}) : record::Identity(), {});
+  job::Meeting meeting(setup, environment,
+                       job::Meeting::is_needed(setup) ? job::identity_of(setup.settings.values, {}) : record::Identity(), {});
   if (!meeting.made_secret().empty()) shown.say("the other machines need LOCKSTEP_SECRET=" + meeting.made_secret());
-  if (const auto ended = meeting.begin(0, shown, signals)) return 128 + SIGINT;
+  if (const auto ended = meeting.begin(0, shown, stop)) return 128 + SIGINT;
   for (const std::string& note : setup.plan.notes) fmt::print(stderr, "note: {}\n", note);
 
-  const launch::Outcome outcome = launch::run_job(job, shown, signals, meeting.machines());
+  const launch::Outcome outcome = launch::run_job(job, shown, stop, meeting.machines());
   if (meeting.machines() != nullptr) meeting.machines()->conclude({.outcome = outcome});
   if (outcome.kind == launch::Outcome::Kind::failed) {
     fmt::print(stderr, "{}", outcome.report.text);

@@ -11,7 +11,8 @@
 #include "config/config.h"
 #include "front/app/data_inspect.h"
 #include "front/app/data_verbs.h"
-#include "front/app/prepare_data.h"
+#include "front/job/prepare_data.h"
+#include "front/show/tokenizing.h"
 #include "records/encode.h"
 
 namespace lockstep::app {
@@ -203,7 +204,9 @@ int run_data_inspect(std::span<const std::string> args) {
   }
   const std::int64_t seq_len = config.data.seq_len > 0 ? config.data.seq_len : config.model.max_seq_len;
   const auto words = records::open_words(config.data, config.model);
-  const auto prepared = prepare_part(config.data, seq_len, words).prepared;
+  show::TokenizingBar bar;
+  const auto prepared = job::prepare_part(config.data, seq_len, words, bar.listener()).prepared;
+  bar.clear();
   const records::Files files(config.data.path);
   const Inspection inspection = inspect(files, *prepared.cache, seq_len);
   const std::vector<Shown> shown = first_records(files, config.data, words, seq_len, wish.samples);

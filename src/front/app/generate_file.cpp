@@ -14,9 +14,10 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "config/config.h"
-#include "front/app/meeting.h"
-#include "front/app/train_setup.h"
+#include "front/job/meeting.h"
+#include "front/job/setup.h"
 #include "front/launch/libtorch.h"
+#include "front/show/signals.h"
 
 namespace lockstep::app {
 namespace {
@@ -132,8 +133,9 @@ std::string merged(std::vector<Json> lines, const fs::path& parts, int ranks) {
 int generate_file(const TextWish& wish, const FileWish& files) {
   const std::vector<Json> lines = read_lines(files.file);
   const launch::Environment environment = launch::process_environment();
-  TrainSetup setup = set_up(settings_for(wish, files, environment), environment);
-  launch::Signals signals;
+  job::Setup setup = job::set_up(settings_for(wish, files, environment), environment);
+  const launch::StopWish stop;
+  const show::Signals signals([&](int signal) { stop.ask(signal); });
   launch::sweep_old_pages();
   launch::Job& job = setup.job;
   const fs::path program = launch::own_program();
@@ -145,14 +147,14 @@ int generate_file(const TextWish& wish, const FileWish& files) {
       "generate-file", "--file", files.file.string(), "--parts", parts.path().string(), "--batch-size", std::to_string(files.batch_size)};
   for (const auto& more : {model_arguments(wish), sampling_arguments(wish)})
     job.arguments.insert(job.arguments.end(), more.begin(), more.end());
-  Meeting meeting(setup, environment, {}, {});
+  job::Meeting meeting(setup, environment, {}, {});
   for (const std::string& note : setup.plan.notes) fmt::print(stderr, "note: {}\n", note);
 
   launch::Outcome outcome;
   {
     Progress progress(lines.size());
-    if (const auto ended = meeting.begin(0, progress, signals)) return 128 + SIGINT;
-    outcome = launch::run_job(job, progress, signals);
+    if (const auto ended = meeting.begin(0, progress, stop)) return 128 + SIGINT;
+    outcome = launch::run_job(job, progress, stop);
   }
   if (outcome.kind == launch::Outcome::Kind::failed) {
     fmt::print(stderr, "{}", outcome.report.text);

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "front/app/data_verbs.h"
 #include "front/app/flags.h"
-#include "front/app/progress_bar.h"
+#include "front/show/progress_bar.h"
 #include "front/tokenize/tokenize.h"
 #include "text/tokenizer.h"
 
@@ -83,7 +83,7 @@ int run_data_tokenize(std::span<const std::string> args) {
   const std::int64_t start = base::now_ns();
   tokenize::Totals totals;
   {
-    ProgressBar bar;
+    show::ProgressBar bar;
     totals = tokenize::tokenize_files(*tokenizer, options, [&](const tokenize::Totals& now) {
       bar.show(now.bytes_read, now.bytes,
                fmt::format("{}  {} tokens", megabytes_per_second(now.bytes_read, base::seconds_since(start)),

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "front/app/data_verbs.h"
 #include "front/app/flags.h"
-#include "front/app/progress_bar.h"
+#include "front/show/progress_bar.h"
 #include "front/tokenize/train.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -109,7 +109,7 @@ int run_data_train_tokenizer(std::span<const std::string> args) {
   const std::int64_t start = base::now_ns();
   tokenize::Totals totals;
   {
-    ProgressBar bar;
+    show::ProgressBar bar;
     totals = tokenize::train_tokenizer(wish.options, [&](const tokenize::Totals& now) {
       bar.show(now.bytes_read, now.bytes, now.bytes_read == now.bytes ? "joining pairs" : "counting words");
     });

@@ -16,6 +16,8 @@
 #include "front/launch/peers.h"
 #include "front/launch/process.h"
 #include "front/launch/report.h"
+#include "front/launch/stop_wish.h"
+#include "front/launch/watch.h"
 #include "record/page.h"
 #include "record/run_folder.h"
 
@@ -60,32 +62,24 @@ struct Job {
 // The environment of one rank's worker.
 Environment worker_environment(const Job& job, const LocalRank& rank);
 
-// Hears of the job while it runs; called from the thread that runs it.
+// Hears of the job while it runs; called from the thread that runs it. What is not taken up as it is comes as a line for people.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void tick(std::span<const record::PageView> pages) = 0;  // several times a second
   virtual void say(std::string_view line) = 0;                     // for people
+  virtual void rank_started(const LocalRank& rank, pid_t pid);
+  virtual void stopping(bool asked_elsewhere);  // the ranks finish their step and save; asked_elsewhere: on another machine
+  virtual void stalled(const Stall& stall, double abort_seconds);
+  virtual void moves_again();
 };
-
-// Blocks the signals a job is steered by, so that they wait to be taken: Ctrl-C, SIGTERM, SIGHUP, and the end of a child.
-class Signals {
- public:
-  Signals();
-  ~Signals();
-  Signals(const Signals&) = delete;
-  Signals& operator=(const Signals&) = delete;
-  // The next one, or 0 after so many seconds.
-  int wait(double seconds);
-
- private:
-  struct Saved;
-  std::unique_ptr<Saved> saved_;
-};
+std::string_view stopping_words(bool asked_elsewhere);
+std::string stalled_words(const Stall& stall, double abort_seconds);
+inline constexpr std::string_view moves_again_words = "the ranks are moving again.";
 
 // Returns when no process of the job is left.
 // `peers`: the other machines of the run; null: there are none.
-Outcome run_job(const Job& job, Observer& observer, Signals& signals, Peers* peers = nullptr);
+Outcome run_job(const Job& job, Observer& observer, const StopWish& stop, Peers* peers = nullptr);
 
 // The folder of a job's pages, for this user alone.
 std::filesystem::path make_pages_folder(const std::string& job);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,12 +112,19 @@ Child Child::start(const Command& command) {
   return Child(pid);
 }
 
-Child::Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)), end_(std::exchange(other.end_, End{})) {}
+Child::Child(pid_t pid) : pid_(pid), end_descriptor_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
+
+Child::Child(Child&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      end_descriptor_(std::exchange(other.end_descriptor_, -1)),
+      end_(std::exchange(other.end_, End{})) {}
 
 Child::~Child() {
-  if (pid_ <= 0 || end_) return;
-  kill_now();
-  wait(5);
+  if (pid_ > 0 && !end_) {
+    kill_now();
+    wait(5);
+  }
+  if (end_descriptor_ >= 0) ::close(end_descriptor_);
 }
 
 const std::optional<End>& Child::poll() {

@@ -39,6 +39,8 @@ class Child {
   ~Child();  // kills what still runs
 
   pid_t pid() const { return pid_; }
+  // Readable once it has ended, for poll(); -1 where the kernel has none for processes.
+  int end_descriptor() const { return end_descriptor_; }
   bool running() const { return !end_.has_value(); }
   const std::optional<End>& end() const { return end_; }  // as last seen by poll()
   // Looks whether it has ended. Once it has, what remains of its process group is killed.
@@ -51,8 +53,9 @@ class Child {
   bool wait(double seconds);
 
  private:
-  explicit Child(pid_t pid) : pid_(pid) {}
+  explicit Child(pid_t pid);
   pid_t pid_;
+  int end_descriptor_;
   std::optional<End> end_;
 };
 

@@ -39,13 +39,13 @@ constexpr std::string_view start_mark = "---- started ";
 
 class Supervisor {
  public:
-  Supervisor(const Job& job, Observer& observer, Signals& signals, Peers* peers)
-      : job_(job), observer_(observer), signals_(signals), peers_(peers), pages_(job.id, ranks_of(job), job.foreign) {}
+  Supervisor(const Job& job, Observer& observer, const StopWish& stop, Peers* peers)
+      : job_(job), observer_(observer), stop_(stop), peers_(peers), pages_(job.id, ranks_of(job), job.foreign) {}
 
   Outcome run() {
     start();
     for (;;) {
-      if (const int signal = signals_.wait(tick_seconds); signal != 0 && signal != SIGCHLD) steer(signal);
+      if (const int signal = stop_.wait(tick_seconds, ends_to_come()); signal != 0) steer(signal);
       if (const auto reason = job_.must_end ? job_.must_end() : std::nullopt) return end_for(*reason);
       reap();
       look();
@@ -83,6 +83,7 @@ class Supervisor {
                                   .environment = worker_environment(job_, rank),
                                   .log = log,
                                   .keeps = rank.rank == 0 ? job_.store_socket : -1});
+      observer_.rank_started(rank, child.pid());
       workers_.push_back({rank, std::move(child)});
     }
   }
@@ -103,9 +104,18 @@ class Supervisor {
     ::close(file);
   }
 
+  // Of the workers that still run.
+  std::vector<int> ends_to_come() const {
+    std::vector<int> ends;
+    for (const Worker& worker : workers_) {
+      if (worker.child.running()) ends.push_back(worker.child.end_descriptor());
+    }
+    return ends;
+  }
+
   void steer(int signal) {
     if (stop_signal_ == 0) {
-      finish(signal, "finishing the step and saving; Ctrl-C again to stop at once.");
+      finish(signal, /*asked_elsewhere=*/false);
       if (peers_ != nullptr) peers_->wish_to_stop(signal, false);
       return;
     }
@@ -115,10 +125,10 @@ class Supervisor {
     if (peers_ != nullptr) peers_->wish_to_stop(signal, true);
   }
 
-  void finish(int signal, std::string_view words) {
+  void finish(int signal, bool asked_elsewhere) {
     stop_signal_ = signal;
     stop_ns_ = base::now_ns();
-    observer_.say(words);
+    observer_.stopping(asked_elsewhere);
     for (auto& worker : workers_) worker.child.send(SIGTERM);
   }
 
@@ -130,8 +140,7 @@ class Supervisor {
     news_ = peers_->exchange(standing());
     all_pages_.insert(all_pages_.end(), news_.others.pages.begin(), news_.others.pages.end());
     if (!news_.lost.empty()) failure_.lost = news_.lost;
-    if (news_.stop_signal != 0 && stop_signal_ == 0)
-      finish(news_.stop_signal, "another machine was asked to stop; finishing the step and saving.");
+    if (news_.stop_signal != 0 && stop_signal_ == 0) finish(news_.stop_signal, /*asked_elsewhere=*/true);
     if (news_.at_once) ended_at_once_ = news_.stop_signal;
   }
 
@@ -188,7 +197,7 @@ class Supervisor {
     auto stall = find_stall(all_pages_, base::now_ns(), std::min(job_.stall_seconds, job_.stall_abort_seconds));
     if (stall) stall->seconds = std::min(stall->seconds, awake_s);
     if (!stall || stall->seconds < std::min(job_.stall_seconds, job_.stall_abort_seconds)) {
-      if (stall_said_) observer_.say("the ranks are moving again.");
+      if (stall_said_) observer_.moves_again();
       stall_said_ = false;
       stall_seen_ns_ = 0;
       return;
@@ -197,8 +206,7 @@ class Supervisor {
     if (stall_seen_ns_ == 0) stall_seen_ns_ = base::now_ns();
     if (peers_ != nullptr && base::seconds_since(stall_seen_ns_) < news_may_be_late_s) return;
     if (!stall_said_) {
-      observer_.say(fmt::format("nothing has moved for {:.0f} s: {}. The job is ended after {:.0f} s (monitor.stall_abort_seconds).",
-                                stall->seconds, stall->text, job_.stall_abort_seconds));
+      observer_.stalled(*stall, job_.stall_abort_seconds);
       stall_said_ = true;
     }
     if (stall->seconds < job_.stall_abort_seconds) return;
@@ -346,7 +354,7 @@ class Supervisor {
 
   const Job& job_;
   Observer& observer_;
-  Signals& signals_;
+  const StopWish& stop_;
   Peers* peers_;
   Peers::News news_;
   OutOfMemoryWatch out_of_memory_;
@@ -367,8 +375,8 @@ class Supervisor {
 
 }  // namespace
 
-Outcome run_job(const Job& job, Observer& observer, Signals& signals, Peers* peers) {
-  return Supervisor(job, observer, signals, peers).run();
+Outcome run_job(const Job& job, Observer& observer, const StopWish& stop, Peers* peers) {
+  return Supervisor(job, observer, stop, peers).run();
 }
 
 }  // namespace lockstep::launch

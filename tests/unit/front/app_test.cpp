@@ -7,14 +7,21 @@
 
 #include "base/error.h"
 #include "config/config.h"
-#include "front/app/display.h"
-#include "front/app/naming.h"
-#include "front/app/plan.h"
+#include "front/show/display.h"
+#include "front/job/naming.h"
+#include "front/job/plan.h"
+#include "front/show/plan_text.h"
 #include "front/launch/launch.h"
 #include "front/launch/libtorch.h"
 
 namespace lockstep::app {
 namespace {
+
+using job::name_run;
+using job::resume_command;
+using job::RunPlan;
+using show::step_line;
+using show::to_text;
 
 namespace fs = std::filesystem;
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -91,7 +90,7 @@ Hub::~Hub() {
   if (!rendezvous_.secret_file.empty()) fs::remove(rendezvous_.secret_file, ignored);
 }
 
-Gathered Hub::gather(const Facts& mine, int restart, bool resume, Observer& observer, Signals& signals) {
+Gathered Hub::gather(const Facts& mine, int restart, bool resume, Observer& observer, const StopWish& stop) {
   const Marks marks(mine.folders);
   welcome_ = Welcome{marks.name()}.pack();
   here_ = {{0, mine}};
@@ -103,7 +102,7 @@ Gathered Hub::gather(const Facts& mine, int restart, bool resume, Observer& obse
   std::int64_t differed_ns = 0;
   std::optional<Refusal> refusal;
   for (;;) {
-    if (const int signal = signals.wait(look_every_s); signal != 0 && signal != SIGCHLD) {
+    if (stop.wait(look_every_s) != 0) {
       conclude({.outcome = {.kind = Outcome::Kind::stopped}});
       return {};
     }

@@ -19,7 +19,7 @@ class Hub : public Machines {
   explicit Hub(Rendezvous rendezvous);  // listens from here on
   ~Hub() override;
 
-  Gathered gather(const Facts& mine, int restart, bool resume, Observer& observer, Signals& signals) override;
+  Gathered gather(const Facts& mine, int restart, bool resume, Observer& observer, const StopWish& stop) override;
   int way_to_store(int port) override;
   void conclude(const Ending& ending) override;
   bool meets_again() const override { return false; }

@@ -38,7 +38,7 @@ class Machines : public Peers {
  public:
   // Blocks until all machines are here and agree. UserError, the same on all machines, where they are not of one run or one never came.
   // `restart` and `resume` are machine 0's word; elsewhere they come with the agreement.
-  virtual Gathered gather(const Facts& mine, int restart, bool resume, Observer& observer, Signals& signals) = 0;
+  virtual Gathered gather(const Facts& mine, int restart, bool resume, Observer& observer, const StopWish& stop) = 0;
   // Where this machine's ranks reach the store of rank 0. `port`: on machine 0, its loopback port there.
   virtual int way_to_store(int port) = 0;
   // Machine 0 tells all others how it ended, and that they meet again if it restarts. Elsewhere: leaves, unless it restarts.

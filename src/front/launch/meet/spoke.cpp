@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <utility>
 
 #include "base/clock.h"
@@ -102,7 +101,7 @@ void Spoke::hear_of_connection(const Links::Event& event) {
   if (event.why == ChannelError::Why::refused && !rendezvous_.secret.empty()) turned_away();
 }
 
-Gathered Spoke::gather(const Facts& facts, int, bool, Observer& observer, Signals& signals) {
+Gathered Spoke::gather(const Facts& facts, int, bool, Observer& observer, const StopWish& stop) {
   Facts mine = facts;
   lost_.clear();
   told_ends_.clear();
@@ -110,7 +109,7 @@ Gathered Spoke::gather(const Facts& facts, int, bool, Observer& observer, Signal
   Sparingly sparingly;
   const std::int64_t begun = base::now_ns();
   for (;;) {
-    if (const int signal = signals.wait(look_every_s); signal != 0 && signal != SIGCHLD) return {};
+    if (stop.wait(look_every_s) != 0) return {};
     if (link_ < 0) try_to_connect();
     if (links_) {
       for (const Links::Event& event : links_->take()) {

@@ -11,7 +11,7 @@ class Spoke : public Machines {
  public:
   explicit Spoke(Rendezvous rendezvous);  // UserError if machine 0's name does not resolve
 
-  Gathered gather(const Facts& mine, int restart, bool resume, Observer& observer, Signals& signals) override;
+  Gathered gather(const Facts& mine, int restart, bool resume, Observer& observer, const StopWish& stop) override;
   int way_to_store(int port) override;
   void conclude(const Ending& ending) override;
   bool meets_again() const override { return meets_again_; }

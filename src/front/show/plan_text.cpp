@@ -1,18 +1,18 @@
-// The plan as a few aligned lines, or as one JSON object.
-#include "front/app/plan.h"
+// The plan as a few aligned lines.
+#include "front/show/plan_text.h"
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "front/launch/watch.h"
-#include "records/prepare.h"
 
-namespace lockstep::app {
+namespace lockstep::show {
 namespace {
+
+using job::RunPlan;
+using job::steps_of;
 
 // "2 x CPU", "8 x NVIDIA H200 (GPUs 0-7)"
 std::string devices_line(const RunPlan& plan) {
@@ -56,19 +56,6 @@ std::string learning_rate_line(const RunPlan& plan, const config::TrainerConfig&
   return text;
 }
 
-std::int64_t tokens_per_step(const RunPlan& plan, const config::RunConfig& config) {
-  return plan.batch.global_batch_size * config.data.seq_len;
-}
-
-// "chat.jsonl, packed", "built-in stories"
-std::string data_line(const config::DataConfig& data) {
-  switch (records::kind_of(data)) {
-    case config::DataKind::stories: return fmt::format("{} built-in stories", data.stories);
-    case config::DataKind::random: return fmt::format("{} random tokens", base::human_count(static_cast<double>(data.random_tokens)));
-    default: return data.path + (data.packing ? ", packed" : "");
-  }
-}
-
 // What is fine-tuned, or that there is nothing to start from.
 std::string origin_of(const config::RunConfig& config) {
   const std::string weights = config.model.path.empty() ? "random weights" : config.model.path;
@@ -76,19 +63,6 @@ std::string origin_of(const config::RunConfig& config) {
 }
 
 }  // namespace
-
-config::Backend expected_backend(config::Backend asked, int world_size, bool on_gpus) {
-  if (world_size == 1) return config::Backend::single;
-  if (asked != config::Backend::automatic) return asked;
-  return on_gpus ? config::Backend::nccl : config::Backend::gloo;
-}
-
-std::optional<std::int64_t> steps_of(const RunPlan& plan, const config::TrainerConfig& trainer) {
-  if (trainer.max_steps > 0) return trainer.max_steps;
-  if (!plan.epoch_samples) return std::nullopt;
-  const std::int64_t batch = plan.batch.global_batch_size, epoch = (*plan.epoch_samples + batch - 1) / batch;
-  return static_cast<std::int64_t>(std::ceil(trainer.num_epochs * static_cast<double>(epoch)));
-}
 
 std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
   std::string text;
@@ -99,10 +73,10 @@ std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
   line("backend", std::string(config::name_of(plan.backend)));
   line("model", fmt::format("{} parameters, {}, {}", base::human_count(static_cast<double>(plan.parameters)),
                             config::name_of(config.model.dtype), origin_of(config)));
-  line("data", data_line(config.data));
+  line("data", job::describe_data(config.data));
   line("batch", fmt::format("{} samples a step = batch {} x accumulation {} x {} rank{}", plan.batch.global_batch_size,
                             plan.batch.batch_size, plan.batch.gradient_accumulation, plan.world_size, plan.world_size == 1 ? "" : "s"));
-  line("tokens a step", fmt::format("{} ({} a sample)", tokens_per_step(plan, config), config.data.seq_len));
+  line("tokens a step", fmt::format("{} ({} a sample)", job::tokens_per_step(plan, config), config.data.seq_len));
   line("learning rate", learning_rate_line(plan, config.trainer));
   line("steps", steps_line(plan, config.trainer));
   line("run folder", plan.folder);
@@ -110,34 +84,4 @@ std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
   return text;
 }
 
-std::string to_json(const RunPlan& plan, const config::RunConfig& config) {
-  nlohmann::ordered_json json;
-  json["event"] = "plan";
-  json["run"] = plan.folder;
-  json["model"] = config.model.name;
-  json["parameters"] = plan.parameters;
-  json["dtype"] = config::name_of(config.model.dtype);
-  json["data"] = data_line(config.data);
-  json["ranks"] = plan.world_size;
-  for (const auto& device : plan.devices) {
-    json["devices"].push_back(device.gpu < 0 ? device.model : fmt::format("GPU {} {}", device.gpu, device.model));
-  }
-  json["threads"] = plan.threads;
-  json["backend"] = config::name_of(plan.backend);
-  json["batch_size"] = plan.batch.batch_size;
-  json["gradient_accumulation"] = plan.batch.gradient_accumulation;
-  json["global_batch_size"] = plan.batch.global_batch_size;
-  json["tokens_per_step"] = tokens_per_step(plan, config);
-  json["learning_rate"] = plan.batch.learning_rate;
-  json["learning_rate_factor"] = plan.batch.learning_rate / config.trainer.learning_rate;
-  json["max_steps"] = config.trainer.max_steps;
-  json["num_epochs"] = config.trainer.num_epochs;
-  if (const auto steps = steps_of(plan, config.trainer)) {
-    json["steps"] = *steps;
-    json["warmup_steps"] = config::warmup_steps(config.trainer, *steps);
-  }
-  json["notes"] = plan.notes;
-  return json.dump();
-}
-
-}  // namespace lockstep::app
+}  // namespace lockstep::show

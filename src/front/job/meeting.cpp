@@ -1,24 +1,24 @@
 // From settings or another launcher's variables to a rendezvous, and from its agreement to a job.
-#include "front/app/meeting.h"
+#include "front/job/meeting.h"
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "front/app/naming.h"
+#include "front/job/naming.h"
 #include "front/launch/meet/socket.h"
 
-namespace lockstep::app {
+namespace lockstep::job {
 
 namespace fs = std::filesystem;
 using launch::meet::Agreement;
 using launch::meet::Rendezvous;
 
-bool Meeting::is_needed(const TrainSetup& setup) {
+bool Meeting::is_needed(const Setup& setup) {
   if (setup.place) return setup.place->launcher != "torchrun" && setup.place->world_size > 1;
   return setup.settings.values.parallel.nnodes > 1;
 }
 
-Meeting::Meeting(TrainSetup& setup, const launch::Environment& environment, record::Identity identity,
+Meeting::Meeting(Setup& setup, const launch::Environment& environment, record::Identity identity,
                  std::vector<launch::meet::SharedFolder> folders)
     : setup_(setup) {
   setup_.job.run_key = setup_.job.id;
@@ -75,14 +75,14 @@ std::string Meeting::invitation(const std::string& program, std::span<const std:
   return fmt::format("LOCKSTEP_SECRET={} {}", made_secret_, command_for_machine(program, args, config, address));
 }
 
-std::optional<launch::Outcome> Meeting::begin(int restart, launch::Observer& observer, launch::Signals& signals) {
+std::optional<launch::Outcome> Meeting::begin(int restart, launch::Observer& observer, const launch::StopWish& stop) {
   lease_.reset();  // connections of the dead may still hold the port
   if (machines_) {
     const config::RunConfig& config = setup_.settings.values;
     for (record::Fact& fact : facts_.identity) {
       if (restart > 0 && fact.name == "checkpoint.resume") fact.value = config.checkpoint.resume;  // a new machine 0 goes on likewise
     }
-    const auto gathered = machines_->gather(facts_, restart, config.checkpoint.resume == "auto", observer, signals);
+    const auto gathered = machines_->gather(facts_, restart, config.checkpoint.resume == "auto", observer, stop);
     if (!gathered.agreement) return gathered.outcome;
     place_ranks(*gathered.agreement);
   }
@@ -128,4 +128,4 @@ void Meeting::open_store() {
   job.store_socket = lease_->socket();
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep::job

@@ -8,7 +8,7 @@
 #include "config/run_config.h"
 #include "record/identity.h"
 
-namespace lockstep::app {
+namespace lockstep::job {
 
 // `prepared`: keys of tokenised data, which stand for its whole content. Other files count with their size and a hash: of all of it up
 // to 16 MiB, of 64 pieces spread over it beyond.
@@ -17,4 +17,4 @@ record::Identity identity_of(const config::RunConfig& config, std::span<const st
 // The version, and a hash of the sources this program was built from.
 std::string build_id();
 
-}  // namespace lockstep::app
+}  // namespace lockstep::job

@@ -8,17 +8,17 @@
 #include <string_view>
 #include <vector>
 
-#include "front/app/train_setup.h"
+#include "front/job/setup.h"
 #include "record/lease.h"
 
-namespace lockstep::app {
+namespace lockstep::job {
 
 // Held while the run lasts. Only the launcher that rank 0 belongs to has one.
 class Ownership {
  public:
   // A run that has no name of its own yet gets one that nobody else has taken meanwhile: `setup` says which. UserError(usage) where
   // another process has the run, where the folders hold what would be overwritten, or where the checkpoints are another run's.
-  Ownership(TrainSetup& setup, const std::function<void(std::string_view)>& say);
+  Ownership(Setup& setup, const std::function<void(std::string_view)>& say);
 
   // Why the run must end at once and write nothing more: someone else owns one of the folders now.
   std::optional<std::string> lost_to() const;
@@ -35,4 +35,4 @@ class Ownership {
   std::optional<record::Lease> run_, checkpoints_;  // go before the folders do
 };
 
-}  // namespace lockstep::app
+}  // namespace lockstep::job

@@ -1,5 +1,5 @@
 // One table says which settings may differ between machines; paths among them are replaced by what lies there.
-#include "front/app/identity.h"
+#include "front/job/identity.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "records/content_hash.h"
 #include "source_hash.h"  // made by cmake/source_hash.cmake
 
-namespace lockstep::app {
+namespace lockstep::job {
 namespace {
 
 namespace fs = std::filesystem;
@@ -133,4 +133,4 @@ record::Identity identity_of(const config::RunConfig& config, std::span<const st
   return identity;
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep::job

@@ -1,5 +1,5 @@
 // Draws over its own line.
-#include "front/app/progress_bar.h"
+#include "front/show/progress_bar.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-namespace lockstep::app {
+namespace lockstep::show {
 namespace {
 
 constexpr std::int64_t between_ns = 100'000'000;
@@ -43,4 +43,4 @@ void ProgressBar::show(std::uint64_t done, std::uint64_t total, std::string_view
   std::fflush(stderr);
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep::show

@@ -1,5 +1,5 @@
 // Decides everything about a run that can be decided before it starts.
-#include "front/app/train_setup.h"
+#include "front/job/setup.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "front/app/naming.h"
+#include "front/job/naming.h"
 
-namespace lockstep::app {
+namespace lockstep::job {
 namespace {
 
 using config::RunConfig;
@@ -49,7 +49,7 @@ int threads_of(const RunConfig& config, int local_ranks, int cores, const Enviro
 }
 
 // Ranks of this machine, from another launcher's word or from ours.
-void place_ranks(TrainSetup& setup, const launch::Selection& devices) {
+void place_ranks(Setup& setup, const launch::Selection& devices) {
   const config::ParallelConfig& parallel = setup.settings.values.parallel;
   launch::Job& job = setup.job;
   if (setup.place) {
@@ -87,8 +87,8 @@ bool nothing_was_said(const config::Settings& settings) {
 
 }  // namespace
 
-TrainSetup set_up(config::Settings settings, const Environment& environment) {
-  TrainSetup setup;
+Setup set_up(config::Settings settings, const Environment& environment) {
+  Setup setup;
   setup.settings = std::move(settings);
   RunConfig& config = setup.settings.values;
   if (!config.launch.spawn) setup.place = launch::place_from_launcher(environment);
@@ -146,11 +146,11 @@ TrainSetup set_up(config::Settings settings, const Environment& environment) {
   return setup;
 }
 
-void plan_for_world(TrainSetup& setup) {
+void plan_for_world(Setup& setup) {
   const RunConfig& config = setup.settings.values;
   setup.plan.world_size = setup.job.world_size;
   setup.plan.batch = config::plan_batch(config, setup.job.world_size);
   setup.plan.backend = expected_backend(config.trainer.distributed.backend, setup.job.world_size, setup.on_gpus);
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep::job

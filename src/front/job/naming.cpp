@@ -1,5 +1,5 @@
 // Names by time, by launcher, or by what is to be resumed.
-#include "front/app/naming.h"
+#include "front/job/naming.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "record/owner.h"
 #include "record/run_folder.h"
 
-namespace lockstep::app {
+namespace lockstep::job {
 namespace {
 
 namespace fs = std::filesystem;
@@ -127,4 +127,4 @@ std::string resume_command(const std::string& program, std::span<const std::stri
   return command + " --resume auto";
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep::job

@@ -1,5 +1,5 @@
-// Follows metrics.jsonl and the pages; prints what is new.
-#include "front/app/display.h"
+// One function an event, and the bar.
+#include "front/show/display.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -11,12 +11,15 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "front/launch/launch.h"
+#include "front/show/plan_text.h"
 #include "text/terminal.h"
 
-namespace lockstep::app {
+namespace lockstep::show {
 namespace {
 
 using Json = nlohmann::json;
+using launch::Outcome;
 
 void write_out(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -57,8 +60,55 @@ std::string step_line(const Json& json, std::int64_t total) {
                      remaining.empty() ? "" : "  ETA " + remaining);
 }
 
-Display::Display(const std::filesystem::path& metrics, Options options) : tail_(metrics), options_(options) {
-  tail_.skip_to_end();  // an earlier start's lines
+void Display::hear(const job::Event& event) {
+  std::visit([this](const auto& one) { on(one); }, event);
+}
+
+void Display::on(const job::WaitingForOwner& event) { std::fputs(fmt::format("[launch] {}\n", event.text).c_str(), stderr); }
+
+void Display::on(const job::WaitingForData& event) { TokenizingBar::waiting(event.path); }
+
+void Display::on(const job::Tokenizing& event) { tokenizing_.progress(event.path, event.share); }
+
+void Display::on(const job::DataReady& event) {
+  tokenizing_.clear();
+  if (!options_.steps) return;
+  const records::Counts& counts = event.part.prepared.cache->counts();
+  if (options_.headless) {
+    std::puts(nlohmann::ordered_json{{"event", "data"},
+                                     {"path", event.part.path},
+                                     {"cached", !event.part.prepared.made},
+                                     {"counts", nlohmann::ordered_json(base::parse_json(counts.to_json()))}}
+                  .dump()
+                  .c_str());
+    return;
+  }
+  std::puts(describe(event.part).c_str());
+  for (const std::string& example : counts.examples) std::puts(("  skipped: " + example).c_str());
+}
+
+void Display::on(const job::Invitation& event) {
+  say(fmt::format("start the other machine{} with{}\n  {}", event.several ? "s" : "",
+                  event.several ? " (--node-rank 2, 3, ... on the next)" : "", event.command));
+}
+
+void Display::on(const job::Planned& event) {
+  if (options_.steps) show_plan(event.plan, event.config);
+}
+
+void Display::show_plan(const job::RunPlan& plan, const config::RunConfig& config) const {
+  write_out(options_.headless ? to_json(plan, config) + "\n" : to_text(plan, config));
+}
+
+void Display::on(const job::Stalled& event) { say(launch::stalled_words(event.stall, event.abort_seconds)); }
+
+void Display::on(const job::MovesAgain&) { say(launch::moves_again_words); }
+
+void Display::on(const job::Stopping& event) { say(launch::stopping_words(event.asked_elsewhere)); }
+
+void Display::on(const job::Restarting& event) {
+  complain(event.report.text);
+  say(fmt::format("restart {} of {} from {}.", event.restart, event.allowed, event.from));
 }
 
 void Display::print(std::string_view line) {
@@ -77,43 +127,23 @@ void Display::complain(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-void Display::tick(std::span<const record::PageView> pages) {
-  if (options_.quiet || !options_.steps) return;
-  auto update = tail_.poll();
-  auto first = update.lines.begin();
-  // A resumed start's file begins with the lines it builds on; they have been shown before.
-  for (auto line = update.lines.begin(); line != update.lines.end(); ++line) {
-    if (line->starts_with(R"({"event":"started")")) first = line;
-  }
-  for (auto line = first; line != update.lines.end(); ++line) show(*line);
-  show_notices(pages);
-  if (options_.terminal && !options_.headless) draw_bar(pages);
+void Display::on(const job::Pages& event) {
+  if (options_.steps && options_.terminal && !options_.headless) draw_bar(event.pages);
 }
 
-// What a rank could not say in metrics.jsonl.
-void Display::show_notices(std::span<const record::PageView> pages) {
-  for (const record::PageView& page : pages) {
-    auto& shown = notices_ns_[page.rank];
-    if (page.notice_ns <= shown) continue;
-    shown = page.notice_ns;
-    say(fmt::format("rank {}: {}", page.rank, page.notice));
-  }
+void Display::on(const job::RankNotice& event) {
+  if (options_.steps) say(fmt::format("rank {}: {}", event.rank, event.text));
 }
 
-void Display::show(const std::string& line) {
-  const Json json = base::json_if_any(line).value_or(nullptr);
-  if (!json.is_object()) return;
+void Display::on(const job::MetricsLine& event) {
+  const Json& json = event.json;
   if (json.contains("loss")) {
-    last_step_ = static_cast<std::int64_t>(number(json, "step"));
     if (json["loss"].is_number()) last_loss_ = json["loss"].get<double>();
     step_seconds_ = number(json, "step_seconds");
     tokens_per_second_ = number(json, "tokens_per_second");
   }
   if (const auto total = static_cast<std::int64_t>(number(json, "total_steps")); total > 0) options_.total_steps = total;
-  if (text_of(json, "event") == "started") started_ = true;
-  if (text_of(json, "event") == "finished") was_stopped_ = text_of(json, "reason") == "stopped";
-  if (text_of(json, "event") == "checkpoint") last_checkpoint_ = text_of(json, "path");
-  if (options_.headless) return print(line);
+  if (options_.headless) return print(event.text);
   if (json.contains("loss")) return print(step_line(json, options_.total_steps));
   if (json.contains("eval_loss")) {
     const std::string loss = json["eval_loss"].is_number() ? fmt::format("{:.4f}", number(json, "eval_loss")) : "not finite";
@@ -168,4 +198,48 @@ void Display::clear_bar() {
   bar_.clear();
 }
 
-}  // namespace lockstep::app
+void Display::on(const job::Ended& event) {
+  clear_bar();
+  const std::string folder = event.folder.string();
+  nlohmann::ordered_json last = {{"event", "end"}, {"run", folder}, {"seconds", event.seconds}};
+  std::string words;
+  switch (event.outcome.kind) {
+    case Outcome::Kind::complete:
+      last["status"] = "complete";
+      words = !options_.steps
+                  ? fmt::format("finished.\nrun folder: {}\n", folder)
+                  : fmt::format("finished {} steps in {}{}.\nrun folder: {}\n", event.last_step, base::human_duration(event.seconds),
+                                event.last_loss ? fmt::format(", loss {:.4f}", *event.last_loss) : "", folder);
+      break;
+    case Outcome::Kind::stopped:
+      last["status"] = "stopped";
+      last["resume"] = event.resume;
+      words = event.outcome.trained ? fmt::format("stopped; everything is saved. Resume with\n  {}\nrun folder: {}\n", event.resume, folder)
+                                    : fmt::format("stopped before the first step; there was nothing to save.\nrun folder: {}\n", folder);
+      break;
+    case Outcome::Kind::ended_at_once:
+      last["status"] = "ended";
+      words =
+          fmt::format("ended at once; steps since the last checkpoint are lost. Resume with\n  {}\nrun folder: {}\n", event.resume, folder);
+      break;
+    case Outcome::Kind::failed:
+      last["status"] = "failed";
+      last["error"] = event.outcome.report.headline;
+      if (event.outcome.report.rank) last["rank"] = *event.outcome.report.rank;
+      explain(event);
+      break;
+  }
+  last["exit_code"] = event.exit_code;
+  if (!options_.quiet) write_out(options_.headless ? last.dump() + "\n" : words);
+}
+
+// Of several launchers on a machine, the failed rank's and the first one's speak at length.
+void Display::explain(const job::Ended& event) {
+  const launch::Report& report = event.outcome.report;
+  const bool mine = !options_.place || options_.place->local_rank == 0 || report.rank == options_.place->rank;
+  if (!mine) return complain("[launch] " + report.headline + ".\n");
+  complain(report.text + (event.has_checkpoint ? fmt::format("  Resume with: {}\n", event.resume) : "") +
+           fmt::format("  Run folder: {}\n", event.folder.string()));
+}
+
+}  // namespace lockstep::show

@@ -8,7 +8,7 @@
 #include "config/config.h"
 #include "front/launch/devices.h"
 
-namespace lockstep::app {
+namespace lockstep::job {
 
 struct RunPlan {
   std::vector<launch::RankDevice> devices;  // one a local rank
@@ -28,7 +28,9 @@ config::Backend expected_backend(config::Backend asked, int world_size, bool on_
 // trainer.max_steps, or what the epochs make of the counted samples; nothing where they were not counted.
 std::optional<std::int64_t> steps_of(const RunPlan& plan, const config::TrainerConfig& trainer);
 
-std::string to_text(const RunPlan& plan, const config::RunConfig& config);
+std::int64_t tokens_per_step(const RunPlan& plan, const config::RunConfig& config);
+std::string describe_data(const config::DataConfig& data);  // "chat.jsonl, packed", "20000 built-in stories"
+
 std::string to_json(const RunPlan& plan, const config::RunConfig& config);  // {"event":"plan",...}
 
-}  // namespace lockstep::app
+}  // namespace lockstep::job

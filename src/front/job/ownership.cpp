@@ -1,5 +1,5 @@
 // Leases first, then a second look at what the folders hold: between the first look and the lease another run may have ended there.
-#include "front/app/ownership.h"
+#include "front/job/ownership.h"
 
 #include <fmt/format.h>
 
@@ -7,16 +7,16 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "front/app/naming.h"
+#include "front/job/naming.h"
 #include "record/owner.h"
 
-namespace lockstep::app {
+namespace lockstep::job {
 namespace {
 
 namespace fs = std::filesystem;
 
 // Making a folder is atomic: of two runs that start in the same second, one gets the next name.
-void reserve_new_name(TrainSetup& setup) {
+void reserve_new_name(Setup& setup) {
   config::RunConfig& config = setup.settings.values;
   base::real_files().create_directories(config.output);
   const std::string wanted = config.name;
@@ -33,7 +33,7 @@ void reserve_new_name(TrainSetup& setup) {
 
 }  // namespace
 
-Ownership::Ownership(TrainSetup& setup, const std::function<void(std::string_view)>& say) {
+Ownership::Ownership(Setup& setup, const std::function<void(std::string_view)>& say) {
   const config::RunConfig& config = setup.settings.values;
   if (!fs::exists(config.output)) made_.paths.push_back(config.output);
   if (!fs::exists(setup.job.folder.root)) made_.paths.push_back(setup.job.folder.root);
@@ -58,4 +58,4 @@ std::optional<std::string> Ownership::lost_to() const {
   return checkpoints_ ? checkpoints_->lost_to() : std::nullopt;
 }
 
-}  // namespace lockstep::app
+}  // namespace lockstep::job

@@ -8,7 +8,7 @@
 
 #include "config/run_config.h"
 
-namespace lockstep::app {
+namespace lockstep::job {
 
 struct RunName {
   std::string name;
@@ -34,4 +34,4 @@ std::string command_for_machine(const std::string& program, std::span<const std:
 // The command that goes on with a run, from the arguments it was started with.
 std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name);
 
-}  // namespace lockstep::app
+}  // namespace lockstep::job

@@ -4,15 +4,15 @@
 #include <optional>
 
 #include "config/config.h"
-#include "front/app/plan.h"
+#include "front/job/plan.h"
 #include "front/launch/devices.h"
 #include "front/launch/launch.h"
 #include "front/launch/place.h"
 #include "front/launch/ports.h"
 
-namespace lockstep::app {
+namespace lockstep::job {
 
-struct TrainSetup {
+struct Setup {
   config::Settings settings;  // with the run's name filled in
   std::optional<launch::Place> place;
   RunPlan plan;
@@ -23,9 +23,9 @@ struct TrainSetup {
 };
 
 // Touches nothing on disk and starts nothing. UserError for what cannot be met.
-TrainSetup set_up(config::Settings settings, const launch::Environment& environment);
+Setup set_up(config::Settings settings, const launch::Environment& environment);
 
 // Fills in what follows from the number of all ranks, once that is known. UserError where the batch does not divide.
-void plan_for_world(TrainSetup& setup);
+void plan_for_world(Setup& setup);
 
-}  // namespace lockstep::app
+}  // namespace lockstep::job

@@ -1,0 +1,213 @@
+// The order of things in a run: own, tokenise, meet, start, restart, end.
+#include "front/job/training.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "front/job/identity.h"
+#include "front/job/naming.h"
+#include "front/launch/libtorch.h"
+#include "records/split.h"
+
+namespace lockstep::job {
+namespace {
+
+namespace fs = std::filesystem;
+using launch::Outcome;
+
+struct StoppedEarly {};  // while data was tokenised
+
+// What a person must mend first would only fail again.
+bool worth_a_restart(int exit_code) {
+  return exit_code != static_cast<int>(base::ExitCode::usage) && exit_code != static_cast<int>(base::ExitCode::data);
+}
+
+}  // namespace
+
+// Turns what the supervisor tells into events.
+class Training::Ears : public launch::Observer {
+ public:
+  explicit Ears(Training& training) : training_(training) {}
+
+  void tick(std::span<const record::PageView> pages) override {
+    if (training_.follower_)
+      training_.follower_->poll([&](const std::string& text, const nlohmann::json& json) { tell(MetricsLine{text, json}); });
+    for (const record::PageView& page : pages) {
+      auto& heard = notices_ns_[page.rank];
+      if (page.notice_ns <= heard) continue;
+      heard = page.notice_ns;
+      tell(RankNotice{page.rank, page.notice});
+    }
+    tell(Pages{pages});
+  }
+  void say(std::string_view line) override { tell(Note{std::string(line)}); }
+  void rank_started(const launch::LocalRank& rank, pid_t pid) override {
+    tell(RankStarted{rank.rank, rank.device, pid, training_.setup_.job.folder.rank_log(rank.rank)});
+  }
+  void stopping(bool asked_elsewhere) override { tell(Stopping{asked_elsewhere}); }
+  void stalled(const launch::Stall& stall, double abort_seconds) override { tell(Stalled{stall, abort_seconds}); }
+  void moves_again() override { tell(MovesAgain{}); }
+
+ private:
+  void tell(const Event& event) const { training_.listener_(event); }
+
+  Training& training_;
+  std::map<std::uint32_t, std::int64_t> notices_ns_;  // by rank, of the last one told
+};
+
+Training::Training(config::Settings settings, launch::Environment environment, Called called, Listener listener)
+    : environment_(std::move(environment)),
+      called_(std::move(called)),
+      listener_(std::move(listener)),
+      setup_(set_up(std::move(settings), environment_)) {}
+
+void Training::count_samples() {
+  if (config().trainer.max_steps == 0) setup_.plan.epoch_samples = records::count_training_samples(config());
+}
+
+void Training::prepare() {
+  const fs::path program = launch::own_program();
+  setup_.job.worker = launch::find_worker(environment_, program);
+  setup_.job.library_path = launch::library_path(launch::find_libtorch(environment_, program), environment_);
+  take_ownership();
+  tokenize();
+}
+
+// Before anything is written: a run that someone else trains is left alone.
+void Training::take_ownership() {
+  if (!shows()) return;
+  owned_.emplace(setup_, [this](std::string_view line) { listener_(WaitingForOwner{std::string(line)}); });
+  setup_.job.environment["LOCKSTEP_LEASE"] = owned_->token();
+  setup_.job.must_end = [this] { return owned_ ? owned_->lost_to() : std::nullopt; };
+}
+
+void Training::tokenize() {
+  const DataListener listener{.on_progress =
+                                  [this](const std::string& path, double share) {
+                                    if (stop_.is_asked()) throw StoppedEarly{};
+                                    listener_(Tokenizing{path, share});
+                                  },
+                              .on_wait = [this](const std::string& path) { listener_(WaitingForData{path}); }};
+  std::vector<std::string> keys;
+  for (const PreparedPart& part : prepare_data(config(), listener)) {
+    keys.push_back(part.prepared.cache->key());
+    listener_(DataReady{part});
+  }
+  prepared_ = std::move(keys);
+}
+
+std::vector<launch::meet::SharedFolder> Training::shared_folders() const {
+  std::vector<launch::meet::SharedFolder> folders = {{"--output", fs::absolute(setup_.job.folder.root).string()}};
+  if (const std::string& extra = config().trainer.checkpoint_dir; !extra.empty())
+    folders.push_back({"trainer.checkpoint_dir", fs::absolute(extra).string()});
+  return folders;
+}
+
+// Rank 0's launcher writes the run folder's config; another rank of a foreign job hands its worker a copy of its own. So does a restart
+// that finds the disk full.
+void Training::write_config(bool restart) {
+  launch::Job& job = setup_.job;
+  base::real_files().create_directories(job.folder.root);
+  const std::string text = config::to_yaml(setup_.settings);
+  if (setup_.writes_shared_files) {
+    job.config = job.folder.config();
+    try {
+      return base::write_text_atomically(base::real_files(), job.config, text);
+    } catch (const base::UserError& error) {
+      if (!restart || !base::tells_of_a_full_disk(error.what())) throw;
+    }
+  }
+  job.config = launch::make_pages_folder(job.id) / fmt::format("{}.yaml", job.ranks.front().rank);
+  private_config_ = true;
+  base::write_text_atomically(base::real_files(), job.config, text);
+}
+
+void Training::remove_private_config() const {
+  std::error_code error;
+  fs::remove(setup_.job.config, error);
+  fs::remove(setup_.job.config.parent_path(), error);
+}
+
+Ended Training::run() {
+  try {
+    if (!prepared_) prepare();
+  } catch (const StoppedEarly&) {
+    return conclude({.kind = Outcome::Kind::stopped}, 0);
+  }
+  launch::sweep_old_pages();
+  const bool alone = setup_.job.world_size == 1 || !(Meeting::is_needed(setup_) || setup_.place);
+  meeting_.emplace(setup_, environment_, alone ? record::Identity() : identity_of(config(), *prepared_), shared_folders());
+  if (shows()) follower_.emplace(setup_.job.folder.metrics());
+  Ended ended = run_with_restarts();
+  if (private_config_) remove_private_config();
+  return ended;
+}
+
+Ended Training::run_with_restarts() {
+  Ears ears(*this);
+  invite();
+  const std::int64_t allowed = setup_.place ? 0 : config().parallel.max_restarts;
+  const std::int64_t start = base::now_ns();
+  for (std::int64_t restart = 0;; ++restart) {
+    if (const auto ended = meeting_->begin(static_cast<int>(restart), ears, stop_)) return conclude(*ended, 0);
+    if (restart == 0) listener_(Planned{plan(), config()});
+    write_config(restart > 0);
+    Outcome outcome = launch::run_job(setup_.job, ears, stop_, meeting_->machines());
+    // Whoever asked the ranks themselves to stop did not ask us.
+    if (outcome.kind == Outcome::Kind::complete && follower_ && follower_->was_stopped()) outcome.kind = Outcome::Kind::stopped;
+    const bool again = starts_again(outcome, restart < allowed);
+    if (auto* machines = meeting_->machines()) machines->conclude({.outcome = outcome, .restarts = again});
+    if (!again) return conclude(std::move(outcome), base::seconds_since(start));
+    listener_(Restarting{outcome.report, restart + 1, allowed, choose_restart()});
+  }
+}
+
+void Training::invite() const {
+  const std::string command = meeting_->invitation(called_.program, called_.arguments);
+  if (!command.empty()) listener_(Invitation{command, config().parallel.nnodes > 2});
+}
+
+// Machine 0 decides for all; where it is gone, the others meet the next one.
+bool Training::starts_again(const Outcome& outcome, bool allowed) const {
+  if (outcome.kind != Outcome::Kind::failed) return false;
+  const auto* machines = meeting_->machines();
+  if (machines != nullptr && !machines->judges() && machines->in_touch()) return machines->meets_again();
+  return allowed && worth_a_restart(outcome.report.exit_code) && !(owned_ && owned_->lost_to());
+}
+
+// Where the next start begins, in words; the settings say so from here on.
+std::string Training::choose_restart() {
+  config::RunConfig& config = setup_.settings.values;
+  const auto checkpoints = record::list_checkpoints(checkpoints_of(config));
+  const std::string from = config.checkpoint.resume;
+  const bool has_started = follower_ && follower_->has_started();
+  // Until the ranks have gone back to the checkpoint that was asked for, later ones of the run still stand beside it.
+  if (!checkpoints.empty() && (has_started || from.empty() || from == "auto")) {
+    config.checkpoint.resume = "auto";
+    setup_.settings.sources["checkpoint.resume"] = {config::Origin::derived, "a restart"};
+    return fmt::format("the newest whole checkpoint, {}", checkpoints.back().path.string());
+  }
+  return from.empty() || from == "auto" ? "the beginning: there is no checkpoint yet" : from;
+}
+
+Ended Training::conclude(Outcome outcome, double seconds) {
+  Ended ended{.outcome = std::move(outcome),
+              .folder = setup_.job.folder.root,
+              .resume = resume_command(called_.program, called_.arguments, config().name),
+              .has_checkpoint = !record::list_checkpoints(checkpoints_of(config())).empty(),
+              .seconds = seconds,
+              .last_step = follower_ ? follower_->last_step() : 0,
+              .last_loss = follower_ ? follower_->last_loss() : std::nullopt};
+  if (ended.outcome.kind == Outcome::Kind::ended_at_once) ended.exit_code = 128 + ended.outcome.signal;
+  if (ended.outcome.kind == Outcome::Kind::failed) ended.exit_code = ended.outcome.report.exit_code;
+  owned_.reset();  // whoever hears of the end may go on with the run
+  listener_(ended);
+  return ended;
+}
+
+}  // namespace lockstep::job
