@@ -136,7 +136,8 @@ struct Descriptor {
 };
 
 bool is_named(const Descriptor& file, const fs::path& path) {
-  struct stat opened {}, named {};
+  struct stat opened {
+  }, named{};
   return ::fstat(file.number, &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
          opened.st_dev == named.st_dev;
 }

@@ -36,8 +36,10 @@ class Transport {
 std::shared_ptr<Transport> make_single_transport();
 // Any c10d backend: Gloo for host tensors, NCCL for device tensors.
 std::shared_ptr<Transport> make_backend_transport(c10::intrusive_ptr<c10d::Backend> backend);
-// Device tensors through host memory: copies out, lets `host` do the operation, copies back. In order, on a thread of its own.
-std::shared_ptr<Transport> make_host_transport(std::shared_ptr<Transport> host, at::Device device);
+// Host tensors, summed in rank order in f32 whatever their type. Operations are done when they return.
+std::shared_ptr<Transport> make_rank_order_transport(std::shared_ptr<Transport> wire);
+// Operations of `host`, in order, on a thread of its own; tensors of a device are copied to the host and back.
+std::shared_ptr<Transport> make_queued_transport(std::shared_ptr<Transport> host, at::Device device);
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s);
 // Whether this build has NCCL at all.

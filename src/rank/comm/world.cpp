@@ -111,9 +111,9 @@ World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
       }
     }
     if (!connection_->transport) {
-      connection_->transport = make_backend_transport(make_gloo(connection_->store, place_, options.timeout_s));
+      auto gloo = make_backend_transport(make_gloo(connection_->store, place_, options.timeout_s));
       // Gloo's own device path copies through the host as well, but blocks the stream while it does.
-      if (!device_.is_cpu()) connection_->transport = make_host_transport(connection_->transport, device_);
+      connection_->transport = make_queued_transport(make_rank_order_transport(std::move(gloo)), device_);
     }
   }
   std::shared_ptr<MeetingPoint> meeting;

@@ -1,4 +1,4 @@
-// Sum of squares of a flat buffer on CUDA: a block a slice, reads everything once.
+// Sum of squares of a flat buffer on CUDA: a block of threads a block of numbers, reads everything once.
 #include "rank/kernels/cuda.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -8,10 +8,12 @@ namespace {
 constexpr int kThreads = 512;
 
 template <typename T, int V>
-__global__ void __launch_bounds__(kThreads) slices(SumOfSquares a) {
+__global__ void __launch_bounds__(kThreads) blocks(SumOfSquares a) {
   __shared__ double scratch[kThreads];
-  const std::int64_t vectors = a.count / V;
-  const std::int64_t first = vectors * blockIdx.x / kSquarePartials, last = vectors * (blockIdx.x + 1) / kSquarePartials;
+  static_assert(kSquareBlock % V == 0, "a block is whole vectors; only the last of a buffer has a rest");
+  const std::int64_t begin = std::int64_t(blockIdx.x) * kSquareBlock;
+  const std::int64_t end = begin + kSquareBlock < a.count ? begin + kSquareBlock : a.count;
+  const std::int64_t first = begin / V, last = end / V;
   double whole = 0;
   // f32 within 32 vectors, f64 across: few f64 operations, which small GPUs are slow at.
   for (std::int64_t at = first + threadIdx.x; at < last;) {
@@ -25,8 +27,8 @@ __global__ void __launch_bounds__(kThreads) slices(SumOfSquares a) {
     }
     whole += sum;
   }
-  if (blockIdx.x == 0 && threadIdx.x == 0)
-    for (std::int64_t i = vectors * V; i < a.count; ++i) {
+  if (threadIdx.x == 0)
+    for (std::int64_t i = last * V; i < end; ++i) {
       const float x = load(static_cast<const T*>(a.values)[i]);
       whole += x * x;
     }
@@ -42,11 +44,12 @@ __global__ void __launch_bounds__(kThreads) slices(SumOfSquares a) {
 }  // namespace
 
 void sum_of_squares(const SumOfSquares& a, Stream stream) {
+  const auto grid = unsigned(square_blocks(a.count));
   by_type(a.type, [&]<typename T>(T) {
     if (aligned16(a.values)) {
-      slices<T, kFullVector<T>><<<kSquarePartials, kThreads, 0, native(stream)>>>(a);
+      blocks<T, kFullVector<T>><<<grid, kThreads, 0, native(stream)>>>(a);
     } else {
-      slices<T, 1><<<kSquarePartials, kThreads, 0, native(stream)>>>(a);
+      blocks<T, 1><<<grid, kThreads, 0, native(stream)>>>(a);
     }
   });
   launched("sum_of_squares");

@@ -172,14 +172,16 @@ struct RandomNormal {
   float std;
 };
 
-// partials[p] = sum of squares of the p-th slice: their sum is the whole, in an order that never changes.
+// partials[p] = sum of squares of the p-th block: their sum is the whole, in an order that never changes. Blocks are of one size whatever
+// the buffer's: whoever holds some of a buffer's blocks has the same partials of them.
 struct SumOfSquares {
   const void* values;
   std::int64_t count;
   Type type;
-  double* partials;  // [square_partials]
+  double* partials;  // [square_blocks(count)]
 };
-inline constexpr int kSquarePartials = 512;
+inline constexpr std::int64_t kSquareBlock = 1 << 15;
+constexpr std::int64_t square_blocks(std::int64_t count) { return (count + kSquareBlock - 1) / kSquareBlock; }
 
 // What the optimizer decides on the device, so that no step waits for the host.
 struct Control {

@@ -52,14 +52,15 @@ at::Tensor in_order(const at::Tensor& partials) {
 
 at::Tensor sum_of_squares(at::TensorList flats) {
   expect(!flats.empty(), "a sum needs a buffer");
-  const auto partials = at::empty({std::int64_t(flats.size()), kSquarePartials}, flats[0].options().dtype(at::kDouble));
-  for (std::size_t i = 0; i < flats.size(); ++i) {
-    expect(flats[i].is_contiguous(), "flat buffers are dense");
-    table_of(flats[i]).sum_of_squares({.values = flats[i].const_data_ptr(),
-                                       .count = flats[i].numel(),
-                                       .type = type_of(flats[i]),
-                                       .partials = partials.data_ptr<double>() + std::int64_t(i) * kSquarePartials},
-                                      stream_of(flats[i]));
+  std::int64_t blocks = 0;
+  for (const at::Tensor& flat : flats) blocks += square_blocks(flat.numel());
+  const auto partials = at::empty({blocks}, flats[0].options().dtype(at::kDouble));
+  auto* next = partials.data_ptr<double>();
+  for (const at::Tensor& flat : flats) {
+    expect(flat.is_contiguous() && flat.numel() > 0, "flat buffers are dense");
+    table_of(flat).sum_of_squares({.values = flat.const_data_ptr(), .count = flat.numel(), .type = type_of(flat), .partials = next},
+                                  stream_of(flat));
+    next += square_blocks(flat.numel());
   }
   return in_order(partials);
 }

@@ -1,8 +1,6 @@
 // Loss of a chunk: logits -> losses and the logits' gradient in place -> gradients of input and matrix; then the next chunk.
 #include "rank/model/head.h"
 
-#include <ATen/Context.h>
-
 #include <algorithm>
 
 #include "base/ceil_div.h"
@@ -19,17 +17,15 @@ constexpr std::int64_t kMiB = std::int64_t(1) << 20;
 
 using base::ceil_div;
 
-// A CPU wants the chunk in its cache. A GPU wants few chunks, since each reads and writes the matrix's whole gradient again: what is
-// free decides, within bounds that leave memory to the rest.
+// A CPU wants the chunk in its cache. A GPU wants few chunks, since each reads and writes the matrix's whole gradient again: as many bytes
+// as leave memory to the rest. Never what happens to be free: the cuts decide the order of sums.
 // A frozen matrix has no gradient, so there a chunk need only be large enough to keep the device busy.
 std::int64_t affordable_chunk(const at::Device& device, bool trained, bool lean) {
   if (!device.is_cuda()) return kMiB;
-  if (!trained || lean) return 256 * kMiB;                               // less than attention's backward takes later
-  if (at::globalContext().deterministicAlgorithms()) return 512 * kMiB;  // sums are cut at the same places whatever else holds memory
+  if (!trained || lean) return 256 * kMiB;  // less than attention's backward takes later
   std::uint64_t free = 0, total = 0;
   kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
-  const auto bytes = std::min({std::int64_t(free / 8), std::int64_t(total / 32), kMostLogitsBytes});
-  return std::max(bytes, 128 * kMiB);
+  return std::clamp(std::int64_t(total / 32), 128 * kMiB, kMostLogitsBytes);
 }
 
 }  // namespace

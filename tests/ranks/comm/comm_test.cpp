@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/where.h>
 
 #include <chrono>
 #include <iostream>
@@ -63,6 +64,50 @@ TEST_P(Collectives, ReducesHalfPrecisionInF32) {
   const double exact = 256.0 + (ranks - 1);
   const double expected = at::full({}, exact, at::kFloat).to(at::kBFloat16).item<double>();
   for (const auto& result : results) EXPECT_EQ(result, std::vector<double>(3, expected));
+}
+
+// Large and small numbers that cancel: another order, or a running sum in 16 bits, gives other bits.
+at::Tensor hard_to_add(int rank, std::int64_t count, at::ScalarType type) {
+  const double height = type == at::kHalf ? 3e3 : 1e7;
+  const at::Tensor index = at::arange(count, at::TensorOptions().dtype(at::kDouble));
+  const at::Tensor large = index.remainder(7).add(1).mul(rank % 2 == 0 ? height : -height), small = index.add(3.0 * rank).sin();
+  return at::where(index.remainder(3).eq(rank % 3), large, small).to(type);
+}
+
+TEST_P(Collectives, HostSumsAreInRankOrder) {
+  const int ranks = GetParam();
+  // Few numbers, many, and a count that ranks do not divide.
+  const auto each = [](const auto& body) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
+      for (const std::int64_t count : {7, 40'000, 40'001}) body(type, count);
+  };
+  const auto results = run_ranks(ranks, config::Backend::cpu, [&](comm::World& world) {
+    const comm::Group& group = world.everyone();
+    std::vector<double> sums;
+    each([&](at::ScalarType type, std::int64_t count) {
+      const at::Tensor all = hard_to_add(group.rank(), count, type).to(world.device());
+      const at::Tensor part = at::empty({count}, all.options());
+      group.reduce_scatter(part, hard_to_add(group.rank(), count * group.size(), type).to(world.device()), Reduce::sum, "test").wait();
+      group.all_reduce(all, Reduce::sum, "test").wait();
+      for (const at::Tensor& tensor : {all, part}) {
+        for (double value : values(tensor)) sums.push_back(value);
+      }
+    });
+    return sums;
+  });
+  const auto in_order = [ranks](std::int64_t count, at::ScalarType type) {
+    const at::Tensor sum = hard_to_add(0, count, type).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    for (int rank = 1; rank < ranks; ++rank) sum.add_(hard_to_add(rank, count, type).to(at::kFloat));
+    return sum.to(type);
+  };
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<double> expected;
+    each([&](at::ScalarType type, std::int64_t count) {
+      for (double value : values(in_order(count, type))) expected.push_back(value);
+      for (double value : values(in_order(count * ranks, type).narrow(0, rank * count, count))) expected.push_back(value);
+    });
+    EXPECT_TRUE(results[static_cast<std::size_t>(rank)] == expected) << "rank " << rank;
+  }
 }
 
 TEST_P(Collectives, BroadcastGatherScatter) {
@@ -147,10 +192,10 @@ TEST(Meeting, ARankWithoutASignOfLifeIsNamed) {
         world.everyone().meet("a test");
         return {};
       },
-      8, [](comm::World::Options& options) { options.timeout_s = options.silence_s = 2; });
+      20, [](comm::World::Options& options) { options.timeout_s = options.silence_s = 5; });
   EXPECT_EQ(outcomes[0].exit_code, 1);
   EXPECT_NE(outcomes[0].log.find("meeting 1 of group world (a test) failed: stopped waiting for the other ranks: rank 2 has given no sign "
-                                 "of life for 2 s"),
+                                 "of life for 5 s"),
             std::string::npos)
       << outcomes[0].log;
 }

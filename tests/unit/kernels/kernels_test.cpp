@@ -250,5 +250,16 @@ TEST(SumOfSquares, AnySizeAndType) {
     }
 }
 
+// Cut at whole blocks, a buffer's parts have the partials of the whole: whoever holds them, the norm is the same to the last bit.
+TEST(SumOfSquares, CutsAtBlocksChangeNoBit) {
+  constexpr std::int64_t block = 1 << 15;
+  for (const auto type : kTypes) {
+    const auto whole = random({5 * block + 77}, 3, type);
+    const double sum = sum_of_squares({whole}).item<double>();
+    EXPECT_EQ(sum_of_squares({whole.narrow(0, 0, 2 * block), whole.narrow(0, 2 * block, 3 * block + 77)}).item<double>(), sum);
+    EXPECT_EQ(sum_of_squares({whole.narrow(0, 0, 4 * block), whole.narrow(0, 4 * block, block + 77)}).item<double>(), sum);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::kernels

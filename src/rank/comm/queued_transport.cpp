@@ -1,4 +1,5 @@
-// Device tensors averaged through host memory: works for any mix of devices, overlaps with compute from a thread of its own.
+// Operations over host memory beside compute: one thread does them in order, and copies device tensors there and back. Works for any mix of
+// devices.
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -32,34 +33,35 @@ struct Ticket {
   }
 };
 
-class HostTransport : public Transport {
+class QueuedTransport : public Transport {
  public:
-  HostTransport(std::shared_ptr<Transport> host, at::Device device) : host_(std::move(host)), device_(device), thread_([this] { run(); }) {}
-  ~HostTransport() override { stop(); }
+  QueuedTransport(std::shared_ptr<Transport> host, at::Device device)
+      : host_(std::move(host)), device_(device), thread_([this] { run(); }) {}
+  ~QueuedTransport() override { stop(); }
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
 
   Work all_reduce(const at::Tensor& tensor, Reduce op) override {
-    return queue(tensor, tensor, [this, op](at::Tensor& out, const at::Tensor&) { host_->all_reduce(out, op).wait(); });
+    return queue(tensor, tensor, [this, op](const at::Tensor& out, const at::Tensor&) { host_->all_reduce(out, op).wait(); });
   }
   Work broadcast(const at::Tensor& tensor, int root) override {
-    return queue(tensor, tensor, [this, root](at::Tensor& out, const at::Tensor&) { host_->broadcast(out, root).wait(); });
+    return queue(tensor, tensor, [this, root](const at::Tensor& out, const at::Tensor&) { host_->broadcast(out, root).wait(); });
   }
   Work all_gather(const at::Tensor& whole, const at::Tensor& mine) override {
-    return queue(whole, mine, [this](at::Tensor& out, const at::Tensor& in) { host_->all_gather(out, in).wait(); });
+    return queue(whole, mine, [this](const at::Tensor& out, const at::Tensor& in) { host_->all_gather(out, in).wait(); });
   }
   Work reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op) override {
-    return queue(mine, whole, [this, op](at::Tensor& out, const at::Tensor& in) { host_->reduce_scatter(out, in, op).wait(); });
+    return queue(mine, whole, [this, op](const at::Tensor& out, const at::Tensor& in) { host_->reduce_scatter(out, in, op).wait(); });
   }
   Work all_to_all(const at::Tensor& received, const at::Tensor& sent) override {
-    return queue(received, sent, [this](at::Tensor& out, const at::Tensor& in) { host_->all_to_all(out, in).wait(); });
+    return queue(received, sent, [this](const at::Tensor& out, const at::Tensor& in) { host_->all_to_all(out, in).wait(); });
   }
   Work send(const at::Tensor& tensor, int to) override {
-    return queue(tensor, tensor, [this, to](at::Tensor& out, const at::Tensor&) { host_->send(out, to).wait(); });
+    return queue(tensor, tensor, [this, to](const at::Tensor& out, const at::Tensor&) { host_->send(out, to).wait(); });
   }
   Work recv(const at::Tensor& tensor, int from) override {
-    return queue(tensor, tensor, [this, from](at::Tensor& out, const at::Tensor&) { host_->recv(out, from).wait(); });
+    return queue(tensor, tensor, [this, from](const at::Tensor& out, const at::Tensor&) { host_->recv(out, from).wait(); });
   }
   void shut_down() override {
     stop();
@@ -67,20 +69,24 @@ class HostTransport : public Transport {
   }
 
  private:
-  using Operation = std::function<void(at::Tensor& out, const at::Tensor& in)>;
+  using Operation = std::function<void(const at::Tensor& out, const at::Tensor& in)>;
 
   Work queue(const at::Tensor& out, const at::Tensor& in, Operation operation) {
     auto ticket = std::make_shared<Ticket>();
-    auto ready = std::make_shared<c10::Event>(device_.type());
-    ready->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+    const std::shared_ptr<c10::Event> ready = device_.is_cpu() ? nullptr : std::make_shared<c10::Event>(device_.type());
+    if (ready) ready->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
     auto job = [this, out, in, operation = std::move(operation), ticket, ready] {
       std::exception_ptr failure;
       try {
-        ready->synchronize();
-        at::Tensor host_in = in.to(at::kCPU);
-        at::Tensor host_out = out.is_same(in) ? host_in : at::empty(out.sizes(), out.options().device(at::kCPU));
-        operation(host_out, host_in);
-        out.copy_(host_out);
+        if (ready) {
+          ready->synchronize();
+          const at::Tensor host_in = in.to(at::kCPU);
+          const at::Tensor host_out = out.is_same(in) ? host_in : at::empty(out.sizes(), out.options().device(at::kCPU));
+          operation(host_out, host_in);
+          out.copy_(host_out);
+        } else {
+          operation(out, in);
+        }
       } catch (...) {
         failure = std::current_exception();
       }
@@ -100,9 +106,11 @@ class HostTransport : public Transport {
 
   void run() {
     // A stream of its own: copies must not queue behind the backward pass that is still running.
-    const c10::impl::VirtualGuardImpl guard(device_.type());
-    guard.setDevice(device_);
-    guard.exchangeStream(guard.getStreamFromGlobalPool(device_));
+    if (!device_.is_cpu()) {
+      const c10::impl::VirtualGuardImpl guard(device_.type());
+      guard.setDevice(device_);
+      guard.exchangeStream(guard.getStreamFromGlobalPool(device_));
+    }
     while (true) {
       std::function<void()> job;
       {
@@ -136,8 +144,8 @@ class HostTransport : public Transport {
 
 }  // namespace
 
-std::shared_ptr<Transport> make_host_transport(std::shared_ptr<Transport> host, at::Device device) {
-  return std::make_shared<HostTransport>(std::move(host), device);
+std::shared_ptr<Transport> make_queued_transport(std::shared_ptr<Transport> host, at::Device device) {
+  return std::make_shared<QueuedTransport>(std::move(host), device);
 }
 
 }  // namespace lockstep::comm
