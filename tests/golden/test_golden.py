@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from golden.golden import CASES, HERE, KINDS, has, run
+from golden import CASES, HERE, KINDS, has, run
 
 # What every kind trains; the others are of the kind that every x86 machine of the last ten years has.
 EVERYWHERE = {"untied", "bf16", "lora-dropout", "nf4", "adamw-8bit", "muon", "packed"}
