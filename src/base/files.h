@@ -12,13 +12,21 @@
 
 namespace lockstep::base {
 
-// One file being written front to back. sync_and_close() makes it last; a destructor without it leaves a file nobody may trust.
-// Fastest in pieces of megabytes that start at multiples of 4096, in memory and in the file.
+// One file being written. sync_and_close() makes it last; a destructor without it leaves a file nobody may trust.
+// Fastest in pieces of megabytes whose address in memory lies as far from a multiple of 4096 as their offset in the file.
 class FileWriter {
  public:
   virtual ~FileWriter() = default;
-  virtual void write(std::span<const std::byte> bytes) = 0;
+  // From front to back: behind what the last write() wrote.
+  void write(std::span<const std::byte> bytes) {
+    write_at(end_, bytes);
+    end_ += bytes.size();
+  }
+  virtual void write_at(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
   virtual void sync_and_close() = 0;
+
+ private:
+  std::uint64_t end_ = 0;
 };
 
 // One file that grows at its end, for lines that people read: nothing is synced. A disk that fills up takes the first bytes of a piece.
@@ -39,6 +47,9 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual std::unique_ptr<FileWriter> create(const std::filesystem::path& path) = 0;
+  // A file of `size` bytes that several processes write at once, each its own ranges: made where there is none, never emptied. What nobody
+  // writes is 0, or what was there before. A sync is for this writer's ranges; others sync theirs.
+  virtual std::unique_ptr<FileWriter> open_to_share(const std::filesystem::path& path, std::uint64_t size) = 0;
   virtual std::unique_ptr<FileAppender> open_to_append(const std::filesystem::path& path) = 0;  // makes it where there is none
   virtual void rename(const std::filesystem::path& from, const std::filesystem::path& to) = 0;
   virtual void sync_directory(const std::filesystem::path& path) = 0;

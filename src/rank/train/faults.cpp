@@ -29,6 +29,10 @@ class SlowFiles final : public base::FileSystem {
     std::this_thread::sleep_for(std::chrono::milliseconds(ms_));
     return base::real_files().create(path);
   }
+  std::unique_ptr<base::FileWriter> open_to_share(const std::filesystem::path& path, std::uint64_t size) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms_));
+    return base::real_files().open_to_share(path, size);
+  }
   std::unique_ptr<base::FileAppender> open_to_append(const std::filesystem::path& path) override {
     return base::real_files().open_to_append(path);
   }

@@ -20,9 +20,14 @@ void FaultyFiles::follow(const fs::path& from, const fs::path& to) {
   std::set<fs::path> unsynced;
   for (const fs::path& path : unsynced_files_) unsynced.insert(moved(path));
   unsynced_files_ = std::move(unsynced);
-  std::map<fs::path, std::int64_t> sizes;
-  for (const auto& [path, size] : sizes_) sizes[moved(path)] = size;
-  sizes_ = std::move(sizes);
+  const auto move_keys = [&](auto& map) {
+    std::remove_reference_t<decltype(map)> there;
+    for (auto& [path, value] : map) there[moved(path)] = std::move(value);
+    map = std::move(there);
+  };
+  move_keys(sizes_);
+  move_keys(unsynced_ranges_);
+  move_keys(written_ranges_);
   for (NameChange& change : unsynced_names_) {
     if (change.to != from) change = {change.from, moved(change.to)};  // the folder's own name has its own entry
   }
@@ -41,6 +46,21 @@ std::size_t FaultyFiles::take_room(const fs::path& path, std::size_t bytes) {
   const std::size_t taken = std::min(bytes, room);
   sizes_[path] += static_cast<std::int64_t>(taken);
   return taken;
+}
+
+std::size_t FaultyFiles::take_room(const fs::path& path, std::uint64_t begin, std::size_t bytes) {
+  auto& written = written_ranges_[path];
+  std::uint64_t end = begin + bytes, fresh = bytes, first = begin, last = end;
+  auto next = written.upper_bound(begin);
+  if (next != written.begin() && std::prev(next)->second >= begin) --next;
+  while (next != written.end() && next->first <= end) {  // joined with all that it touches
+    fresh -= std::min(end, next->second) - std::max(begin, next->first);
+    first = std::min(first, next->first), last = std::max(last, next->second);
+    next = written.erase(next);
+  }
+  written[first] = last;
+  const std::size_t taken = take_room(path, fresh);
+  return taken == fresh ? bytes : taken;
 }
 
 class FaultyFiles::Appender final : public base::FileAppender {
@@ -77,8 +97,9 @@ class FaultyFiles::Writer final : public base::FileWriter {
     if (!file_) throw base::checkpoint_error("files", "cannot create {}: No such file or directory", path_.string());
   }
 
-  void write(std::span<const std::byte> bytes) override {
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
     const std::lock_guard lock(owner_.mutex_);
+    file_.seekp(static_cast<std::streamoff>(offset));
     try {
       owner_.step("write", path_);
     } catch (...) {
@@ -115,6 +136,54 @@ std::unique_ptr<base::FileWriter> FaultyFiles::create(const fs::path& path) {
   return std::make_unique<Writer>(*this, path);
 }
 
+class FaultyFiles::SharedWriter final : public base::FileWriter {
+ public:
+  SharedWriter(FaultyFiles& owner, fs::path path)
+      : owner_(owner), path_(std::move(path)), file_(path_, std::ios::binary | std::ios::in | std::ios::out) {}
+
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    const std::lock_guard lock(owner_.mutex_);
+    try {
+      owner_.step("write", path_);
+    } catch (...) {
+      put(offset, bytes.first(bytes.size() / 2));
+      throw;
+    }
+    const auto fits = bytes.first(owner_.take_room(path_, offset, bytes.size()));
+    put(offset, fits);
+    if (fits.size() < bytes.size()) throw base::checkpoint_error("files", "cannot write {}: No space left on device", path_.string());
+  }
+  void sync_and_close() override {
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.step("sync", path_);
+    file_.close();
+    std::erase_if(owner_.unsynced_ranges_[path_], [&](const Range& range) { return range.writer == this; });
+  }
+
+ private:
+  void put(std::uint64_t offset, std::span<const std::byte> bytes) {
+    file_.seekp(static_cast<std::streamoff>(offset));
+    file_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())).flush();
+    owner_.unsynced_ranges_[path_].push_back({offset, offset + bytes.size(), this});
+  }
+
+  FaultyFiles& owner_;
+  fs::path path_;
+  std::fstream file_;
+};
+
+std::unique_ptr<base::FileWriter> FaultyFiles::open_to_share(const fs::path& path, std::uint64_t size) {
+  const std::lock_guard lock(mutex_);
+  step("create", path);
+  if (!fs::exists(path)) {
+    unsynced_names_.push_back({{}, path});
+    if (!std::ofstream(path, std::ios::binary))
+      throw base::checkpoint_error("files", "cannot create {}: No such file or directory", path.string());
+  }
+  fs::resize_file(path, size);
+  return std::make_unique<SharedWriter>(*this, path);
+}
+
 void FaultyFiles::rename(const fs::path& from, const fs::path& to) {
   const std::lock_guard lock(mutex_);
   step("rename to", to);
@@ -140,7 +209,10 @@ void FaultyFiles::remove_all(const fs::path& path) {
   const std::lock_guard lock(mutex_);
   step("remove", path);
   base::real_files().remove_all(path);
-  std::erase_if(sizes_, [&](const auto& entry) { return inside(entry.first, path); });
+  const auto gone = [&](const auto& entry) { return inside(entry.first, path); };
+  std::erase_if(sizes_, gone);
+  std::erase_if(unsynced_ranges_, gone);
+  std::erase_if(written_ranges_, gone);
   std::erase_if(unsynced_files_, [&](const fs::path& file) { return inside(file, path); });
 }
 
@@ -156,6 +228,14 @@ void FaultyFiles::lose_power(bool keep_names) {
   const std::lock_guard lock(mutex_);
   for (const fs::path& path : unsynced_files_) {
     if (fs::exists(path)) fs::resize_file(path, fs::file_size(path) / 2);
+  }
+  for (const auto& [path, ranges] : unsynced_ranges_) {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    for (const Range& range : ranges) {
+      if (file)
+        file.seekp(static_cast<std::streamoff>(range.begin))
+            .write(std::string(range.end - range.begin, '\0').data(), static_cast<std::streamsize>(range.end - range.begin));
+    }
   }
   if (keep_names) return;
   while (!unsynced_names_.empty()) {

@@ -31,11 +31,12 @@ class FaultyFiles final : public base::FileSystem {
   std::int64_t operations() const { return operations_; }
   bool crashed() const { return operations_ > crash_at; }
 
-  // What a disk may look like after the power came back: unsynced bytes are gone, and, unless `keep_names`, so are new names and
-  // renames in directories that were not synced since.
+  // What a disk may look like after the power came back: unsynced bytes are gone (of a shared file: read as 0, whoever else has synced it),
+  // and, unless `keep_names`, so are new names and renames in directories that were not synced since.
   void lose_power(bool keep_names);
 
   std::unique_ptr<base::FileWriter> create(const std::filesystem::path& path) override;
+  std::unique_ptr<base::FileWriter> open_to_share(const std::filesystem::path& path, std::uint64_t size) override;
   std::unique_ptr<base::FileAppender> open_to_append(const std::filesystem::path& path) override;
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override;
   void sync_directory(const std::filesystem::path& path) override;
@@ -45,9 +46,16 @@ class FaultyFiles final : public base::FileSystem {
 
  private:
   class Writer;
+  class SharedWriter;
   class Appender;
+  struct Range {
+    std::uint64_t begin, end;
+    const void* writer;  // whose sync makes it last
+  };
   // As many of these bytes as the disk has room for, which `path` then takes up.
   std::size_t take_room(const std::filesystem::path& path, std::size_t bytes);
+  // The same for a range of a shared file: what was written there before takes up no more.
+  std::size_t take_room(const std::filesystem::path& path, std::uint64_t begin, std::size_t bytes);
   struct NameChange {
     std::filesystem::path from;  // empty: made anew
     std::filesystem::path to;
@@ -59,6 +67,8 @@ class FaultyFiles final : public base::FileSystem {
   mutable std::recursive_mutex mutex_;
   std::int64_t operations_ = 0;
   std::set<std::filesystem::path> unsynced_files_;
+  std::map<std::filesystem::path, std::vector<Range>> unsynced_ranges_;                     // of shared files
+  std::map<std::filesystem::path, std::map<std::uint64_t, std::uint64_t>> written_ranges_;  // of shared files: begin to end, none overlap
   std::vector<NameChange> unsynced_names_;
   std::map<std::filesystem::path, std::int64_t> sizes_;
   std::map<std::filesystem::path, std::int64_t> looks_;

@@ -50,5 +50,33 @@ TEST(Crc32c, PiecesGiveTheWhole) {
   }
 }
 
+// Any number of ranges, empty ones too, joined from the front or pairwise from anywhere.
+TEST(Crc32c, RangesJoinInAnyGrouping) {
+  const std::string text = noise(50021);
+  const std::uint32_t whole = crc32c(bytes_of(text));
+  std::mt19937 random(3);
+  for (int round = 0; round < 50; ++round) {
+    struct Range {
+      std::uint32_t checksum;
+      std::uint64_t bytes;
+    };
+    std::vector<std::size_t> borders = {0, text.size()};
+    for (unsigned cut = random() % 9; cut > 0; --cut) borders.push_back(random() % 3 == 0 ? borders.back() : random() % text.size());
+    std::sort(borders.begin(), borders.end());
+    std::vector<Range> ranges;
+    for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
+      const auto bytes = bytes_of(text).subspan(borders[i], borders[i + 1] - borders[i]);
+      ranges.push_back({crc32c(bytes), bytes.size()});
+    }
+    while (ranges.size() > 1) {
+      const auto first = ranges.begin() + static_cast<std::ptrdiff_t>(random() % (ranges.size() - 1));
+      const Range second = first[1];
+      *first = {crc32c_combine(first->checksum, second.checksum, second.bytes), first->bytes + second.bytes};
+      ranges.erase(first + 1);
+    }
+    EXPECT_EQ(ranges[0].checksum, whole);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::base

@@ -41,6 +41,50 @@ TEST(Files, PiecesOfAnySizeAndAlignmentAreWrittenInOrder) {
   }
 }
 
+// Several processes write one file, each its ranges, in any order; borders lie anywhere. Memory is placed as the file is, and is not.
+TEST(Files, RangesOfASharedFileGiveTheWhole) {
+  constexpr std::size_t bytes = (9u << 20) + 4321;
+  const std::unique_ptr<std::byte, Free> memory(static_cast<std::byte*>(std::aligned_alloc(4096, (bytes + 2 * 4096) / 4096 * 4096)));
+  const std::vector<std::vector<std::uint64_t>> cuts = {
+      {},                                                 // one writer
+      {4096, 5u << 20, 8u << 20},                         // borders at pages
+      {1, 17, (3u << 20) + 5, (3u << 20) + 6, 4u << 20},  // in the middle of pages; two borders in one
+      {4095, 4096, 4097, (6u << 20) - 1, bytes - 1},
+  };
+  const support::TemporaryFolder folder;
+  const auto path = folder.path() / "file";
+  for (const std::size_t shift : {0, 1}) {
+    const std::span<std::byte> all(memory.get() + shift, bytes);
+    for (std::size_t i = 0; i < bytes; ++i) all[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+    const std::uint32_t checksum = crc32c(all);
+    for (std::vector<std::uint64_t> borders : cuts) {
+      std::filesystem::remove(path);
+      write_text_atomically(real_files(), path, std::string(borders.size() % 2 * (bytes + 500), '!'));  // what an earlier attempt left
+      borders.insert(borders.begin(), 0);
+      borders.push_back(bytes);
+      std::vector<std::unique_ptr<FileWriter>> writers;
+      for (std::size_t i = 0; i + 1 < borders.size(); ++i) writers.push_back(real_files().open_to_share(path, bytes));
+      std::vector<std::uint32_t> checksums(writers.size());
+      for (std::size_t i = writers.size(); i-- > 0;) {  // the last range first
+        const auto range = all.subspan(borders[i], borders[i + 1] - borders[i]);
+        const std::size_t half = range.size() / 2;
+        writers[i]->write_at(borders[i] + half, range.subspan(half));
+        writers[i]->write_at(borders[i], range.first(half));
+        checksums[i] = crc32c(range);
+      }
+      std::uint32_t joined = 0;
+      for (std::size_t i = 0; i < writers.size(); ++i) {
+        writers[i]->sync_and_close();
+        joined = crc32c_combine(joined, checksums[i], borders[i + 1] - borders[i]);
+      }
+      EXPECT_EQ(joined, checksum);
+      const std::string text = read_text(path);
+      EXPECT_TRUE(text == std::string_view(reinterpret_cast<const char*>(all.data()), bytes))
+          << borders.size() << " borders, shift " << shift;
+    }
+  }
+}
+
 TEST(Files, ErrorsNameThePathAndTheReason) {
   const support::TemporaryFolder folder;
   const auto missing = folder.path() / "none" / "file";
@@ -54,6 +98,7 @@ TEST(Files, ErrorsNameThePathAndTheReason) {
   };
   const std::string reason = ": No such file or directory";
   EXPECT_EQ(error_of([&] { real_files().create(missing); }), "[files] cannot create " + missing.string() + reason + ".");
+  EXPECT_EQ(error_of([&] { real_files().open_to_share(missing, 7); }), "[files] cannot create " + missing.string() + reason + ".");
   EXPECT_EQ(error_of([&] { real_files().rename(missing, folder.path() / "to"); }),
             "[files] cannot rename to " + (folder.path() / "to").string() + reason + ".");
   EXPECT_EQ(error_of([&] { real_files().sync_directory(missing); }), "[files] cannot open " + missing.string() + reason + ".");
