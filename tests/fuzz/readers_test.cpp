@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "base/json.h"
 #include "base/python_regex.h"
 #include "base/safetensors.h"
@@ -152,14 +153,35 @@ TEST_F(Readers, AdapterWeights) {
 
 TEST_F(Readers, Manifest) {
   checkpoint::Manifest manifest{.step = 4, .writers = 2, .time = "now", .files = {{"state.json", 10, 77}}, .tensors = {}};
-  manifest.tensors.push_back({"model", "a.weight", "model-00001-of-00002.safetensors", "F32", {2, 3}, 5});
-  const checkpoint::Part part{.step = 4, .attempt = 1, .error = "", .files = manifest.files, .tensors = manifest.tensors};
-  fuzz({"Manifest", {checkpoint::manifest_text(manifest), checkpoint::part_text(part)}, json_words, [&](const std::string& input) {
-          write("manifest.json", input);
+  manifest.tensors.push_back({"model", "a.weight", "model-00001-of-00002.safetensors", "F32", {2, 3}, 0, 4, 4096, 5});
+  manifest.tensors.push_back({"model", "a.weight", "model-00001-of-00002.safetensors", "F32", {2, 3}, 4, 2, 4112, 6});
+  const checkpoint::Part part{.step = 4, .attempt = 1, .error = "", .pieces = {{"model-00001-of-00002.safetensors", 0, 4096, 7}}};
+  const std::string first_format =
+      R"({"format":"lockstep checkpoint","version":1,"step":4,"writers":1,"time":"now","files":[],"tensors":[{"kind":"model","name":"a","file":)"
+      R"("f","dtype":"F32","shape":[2],"crc32c":"00000005"}]})";
+  const auto read = [&](const std::string& text) {
+    write("manifest.json", text);
+    try {
+      checkpoint::read_manifest(folder_.path());
+    } catch (const base::UserError&) {
+      checkpoint::parse_part(text, "part-0.json");
+    }
+  };
+  fuzz({"Manifest",
+        {checkpoint::manifest_text(manifest), checkpoint::part_text(part), first_format},
+        json_words,
+        [&](const std::string& input) {
           try {
-            checkpoint::read_manifest(folder_.path());
-          } catch (const base::UserError&) {
-            checkpoint::parse_part(input, "part-0.json");
+            // With the checksum that fits, so that what stands behind it is read too.
+            nlohmann::ordered_json json = base::parse_json(input);
+            json.erase("crc32c");
+            const std::string text = json.dump(1);
+            json["crc32c"] = fmt::format("{:08x}", base::crc32c(std::as_bytes(std::span(text.data(), text.size()))));
+            read(json.dump(1) + "\n");
+          } catch (const base::JsonError&) {
+            read(input);
+          } catch (const nlohmann::ordered_json::exception&) {
+            read(input);
           }
         }});
 }

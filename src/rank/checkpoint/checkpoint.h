@@ -1,4 +1,4 @@
-// Checkpoints of the model, not of the run's shape: tensors by logical name, each rank writes its share, whole or not there.
+// Checkpoints of the model, not of the run's shape: tensors by logical name in the files of one rank, whoever writes which bytes of them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,9 +16,15 @@
 
 namespace lockstep::checkpoint {
 
+// A tensor of a checkpoint, or as much of it as this writer holds.
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+  int unit = 0;                                         // files are cut between units
+  std::optional<std::vector<std::int64_t>> shape = {};  // of the whole, where `tensor` is a slice of it
+  std::int64_t begin = 0;                               // the slice's first number in the flattened whole
+
+  std::vector<std::int64_t> whole_shape() const { return shape ? *shape : tensor.sizes().vec(); }
 };
 
 // What one checkpoint holds. `model` and `optimizer` list every tensor on every rank, in the same order.
@@ -26,6 +32,15 @@ struct Contents {
   std::vector<NamedTensor> model;      // weights in the precision that counts
   std::vector<NamedTensor> optimizer;  // "<state>.<name>", as the optimizer has them
   std::string state_json;              // step, tokens, data position, fingerprints, loss scale, model config
+  // false: every writer holds all of every tensor, and writes an equal share of the bytes.
+  // true: a writer writes what it holds; all of them together hold every number once.
+  bool sharded = false;
+};
+
+// How a checkpoint is cut, the same for every writer and any number of them.
+struct Cut {
+  std::uint64_t file_bytes = 256u << 20;  // a file takes whole units until it holds so much: each file costs a sync
+  std::uint64_t slice_bytes = 64u << 20;  // of a tensor under one checksum: who reads a few numbers need not read all
 };
 
 // Which writer of how many this process is.
@@ -36,8 +51,8 @@ struct Share {
 
 // Saves in the background. One save at a time: begin() waits for the one before it. Not collective, but every writer makes the
 // same calls, and all Savers of a folder are made before the first begin(). One thread calls it.
-//   begin(): picks this writer's share of the tensors, copies it to host memory (the only time training is blocked) and returns.
-//   Each writer writes model-NNNNN-of-NNNNN.safetensors, optimizer-...; then part-N.json with sizes and checksums.
+//   begin(): copies what this writer writes to host memory (the only time training is blocked) and returns.
+//   Each writer writes its bytes of model-NNNNN-of-NNNNN.safetensors, optimizer-...; then part-N.json with their checksums.
 //   Writer 0 waits for all parts, writes state.json and manifest.json, syncs, renames step-NNNNNN.partial to step-NNNNNN
 //   links the best one and removes the oldest beyond `keep`.
 // A save that fails (full disk, a writer that died) leaves no half folder and the checkpoint before it untouched; a later begin() works.
@@ -52,6 +67,7 @@ class Saver {
     double visible_s = 90;        // how long writer 0 looks again where a file of another writer seems to be short: a network file system
                                   // shows sizes of up to a minute ago (NFS: acregmax)
     double closing_grace_s = 2;   // how long the destructor lets writer 0 wait for others
+    Cut cut = {};
     // Throws where this run must no longer write in the folder. Writer 0 asks before it cleans up and before a save becomes whole.
     std::function<void()> may_write = {};
   };
@@ -74,8 +90,8 @@ class Saver {
   std::unique_ptr<Impl> impl_;
 };
 
-// A checkpoint that is there, read-only; reading is thread-safe. The constructor checks the manifest, that every file is there in its full
-// size, and all headers; verify() reads everything and compares checksums.
+// A checkpoint that is there, of any format so far, read-only; reading is thread-safe. The constructor checks the manifest, that every file
+// is there in its full size, and all headers; verify() reads everything and compares checksums.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& folder);
@@ -86,6 +102,8 @@ class Reader {
   std::vector<std::int64_t> shape(std::string_view kind, const std::string& name) const;
   // Copies into `target` (any device, float type); refuses another shape. Compares the tensor's checksum.
   void read(std::string_view kind, const std::string& name, const at::Tensor& target) const;
+  // The same for numbers [begin, begin + target.numel()) of the flattened tensor. Reads them and little more: the slices they lie in.
+  void read_slice(std::string_view kind, const std::string& name, std::int64_t begin, const at::Tensor& target) const;
   // The tensor as it lies in the mapped file, its checksum compared. Lives as long as this reader; forget() gives its pages back.
   at::Tensor view(std::string_view kind, const std::string& name) const;
   void forget(std::string_view kind, const std::string& name) const;

@@ -40,16 +40,25 @@ Json files_json(const std::vector<FileRecord>& files) {
   for (const FileRecord& file : files) list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", hex(file.checksum)}});
   return list;
 }
-Json tensors_json(const std::vector<TensorRecord>& tensors) {
+Json tensors_json(const std::vector<SliceRecord>& tensors) {
   Json list = Json::array();
-  for (const TensorRecord& tensor : tensors) {
-    list.push_back({{"kind", tensor.kind},
-                    {"name", tensor.name},
-                    {"file", tensor.file},
-                    {"dtype", tensor.dtype},
-                    {"shape", tensor.shape},
-                    {"crc32c", hex(tensor.checksum)}});
+  for (const SliceRecord& slice : tensors) {
+    list.push_back({{"kind", slice.kind},
+                    {"name", slice.name},
+                    {"file", slice.file},
+                    {"dtype", slice.dtype},
+                    {"shape", slice.shape},
+                    {"begin", slice.begin},
+                    {"count", slice.count},
+                    {"offset", slice.offset},
+                    {"crc32c", hex(slice.checksum)}});
   }
+  return list;
+}
+Json pieces_json(const std::vector<PieceRecord>& pieces) {
+  Json list = Json::array();
+  for (const PieceRecord& piece : pieces)
+    list.push_back({{"file", piece.file}, {"begin", piece.begin}, {"end", piece.end}, {"crc32c", hex(piece.checksum)}});
   return list;
 }
 std::vector<FileRecord> files_from(const Json& list) {
@@ -60,24 +69,37 @@ std::vector<FileRecord> files_from(const Json& list) {
   }
   return files;
 }
-std::vector<TensorRecord> tensors_from(const Json& list) {
-  std::vector<TensorRecord> tensors;
+std::vector<SliceRecord> tensors_from(const Json& list, int version) {
+  std::vector<SliceRecord> tensors;
   for (const Json& tensor : list) {
-    tensors.push_back({tensor.at("kind").get<std::string>(), tensor.at("name").get<std::string>(), tensor.at("file").get<std::string>(),
-                       tensor.at("dtype").get<std::string>(), tensor.at("shape").get<std::vector<std::int64_t>>(),
-                       from_hex(tensor.at("crc32c").get<std::string>())});
+    SliceRecord slice{.kind = tensor.at("kind").get<std::string>(),
+                      .name = tensor.at("name").get<std::string>(),
+                      .file = tensor.at("file").get<std::string>(),
+                      .dtype = tensor.at("dtype").get<std::string>(),
+                      .shape = tensor.at("shape").get<std::vector<std::int64_t>>(),
+                      .checksum = from_hex(tensor.at("crc32c").get<std::string>())};
+    if (version > 1) {
+      slice.begin = tensor.at("begin").get<std::int64_t>();
+      slice.count = tensor.at("count").get<std::int64_t>();
+      slice.offset = tensor.at("offset").get<std::uint64_t>();
+    }
+    tensors.push_back(std::move(slice));
   }
   return tensors;
+}
+std::vector<PieceRecord> pieces_from(const Json& list) {
+  std::vector<PieceRecord> pieces;
+  for (const Json& piece : list) {
+    pieces.push_back({piece.at("file").get<std::string>(), piece.at("begin").get<std::uint64_t>(), piece.at("end").get<std::uint64_t>(),
+                      from_hex(piece.at("crc32c").get<std::string>())});
+  }
+  return pieces;
 }
 
 }  // namespace
 
 std::string part_text(const Part& part) {
-  const Json json = {{"step", part.step},
-                     {"attempt", part.attempt},
-                     {"error", part.error},
-                     {"files", files_json(part.files)},
-                     {"tensors", tensors_json(part.tensors)}};
+  const Json json = {{"step", part.step}, {"attempt", part.attempt}, {"error", part.error}, {"pieces", pieces_json(part.pieces)}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -85,7 +107,7 @@ Part parse_part(std::string_view text, const std::filesystem::path& path) {
   try {
     const Json json = base::parse_json(text);
     return {json.at("step").get<std::int64_t>(), json.at("attempt").get<std::int64_t>(), json.at("error").get<std::string>(),
-            files_from(json.at("files")), tensors_from(json.at("tensors"))};
+            pieces_from(json.at("pieces"))};
   } catch (const std::exception& error) {
     throw base::checkpoint_error("checkpoint", "{} is damaged: {}", path.string(), error.what());
   }
@@ -122,8 +144,12 @@ Manifest read_manifest(const std::filesystem::path& folder) {
     if (!same_spelling || json.at("format") != format_name || checksum_of(json.dump(1)) != said) {
       throw base::checkpoint_error("checkpoint", "{} is damaged: its checksum differs", path.string());
     }
-    return {json.at("step").get<std::int64_t>(), json.at("writers").get<int>(), json.at("time").get<std::string>(),
-            files_from(json.at("files")), tensors_from(json.at("tensors"))};
+    return {version,
+            json.at("step").get<std::int64_t>(),
+            json.at("writers").get<int>(),
+            json.at("time").get<std::string>(),
+            files_from(json.at("files")),
+            tensors_from(json.at("tensors"), version)};
   } catch (const base::UserError&) {
     throw;
   } catch (const std::exception& error) {
@@ -159,8 +185,8 @@ std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder) {
 
 std::string part_name(int writer) { return fmt::format("part-{}.json", writer); }
 
-std::string tensors_name(std::string_view kind, int writer, int count) {
-  return fmt::format("{}-{:05}-of-{:05}.safetensors", kind, writer + 1, count);
+std::string tensors_name(std::string_view kind, std::size_t index, std::size_t count) {
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", kind, index + 1, count);
 }
 
 }  // namespace lockstep::checkpoint

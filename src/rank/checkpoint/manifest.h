@@ -9,7 +9,7 @@
 
 namespace lockstep::checkpoint {
 
-inline constexpr int format_version = 1;
+inline constexpr int format_version = 2;
 inline constexpr std::string_view kinds[] = {"model", "optimizer"};
 
 struct FileRecord {
@@ -18,12 +18,22 @@ struct FileRecord {
   std::uint32_t checksum = 0;  // CRC-32C
 };
 
-struct TensorRecord {
+// Numbers [begin, begin + count) of a flattened tensor. Format 1 knows no slices: one for each tensor, whose count and offset are not told.
+struct SliceRecord {
   std::string kind;  // "model" or "optimizer"
   std::string name;
   std::string file;
   std::string dtype;
-  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> shape;  // of the whole tensor
+  std::int64_t begin = 0, count = 0;
+  std::uint64_t offset = 0;  // of the first number in the file
+  std::uint32_t checksum = 0;
+};
+
+// Bytes [begin, end) of a file, as one writer wrote them.
+struct PieceRecord {
+  std::string file;
+  std::uint64_t begin = 0, end = 0;
   std::uint32_t checksum = 0;
 };
 
@@ -32,18 +42,18 @@ struct Part {
   std::int64_t step = 0;
   std::int64_t attempt = 0;
   std::string error;  // the writer could not do its share
-  std::vector<FileRecord> files;
-  std::vector<TensorRecord> tensors;
+  std::vector<PieceRecord> pieces;
 };
 std::string part_text(const Part& part);
 Part parse_part(std::string_view text, const std::filesystem::path& path);
 
 struct Manifest {
+  int version = format_version;
   std::int64_t step = 0;
   int writers = 0;
   std::string time;
   std::vector<FileRecord> files;
-  std::vector<TensorRecord> tensors;
+  std::vector<SliceRecord> tensors;  // of one tensor: in order, one after the other
 };
 // Carries a checksum of itself and has exactly one spelling, so that every changed byte is noticed.
 std::string manifest_text(const Manifest& manifest);
@@ -61,7 +71,7 @@ std::filesystem::path step_folder(const std::filesystem::path& folder, std::int6
                                   StepFolder::State state = StepFolder::State::whole);
 std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder);  // of the living timeline, newest first
 
-std::string part_name(int writer);                                       // "part-0.json"
-std::string tensors_name(std::string_view kind, int writer, int count);  // "model-00001-of-00002.safetensors"
+std::string part_name(int writer);                                                      // "part-0.json"
+std::string tensors_name(std::string_view kind, std::size_t index, std::size_t count);  // "model-00001-of-00002.safetensors"
 
 }  // namespace lockstep::checkpoint

@@ -1,5 +1,7 @@
 // Reading checkpoints back, and finding the newest one that is whole.
+#include <atomic>
 #include <cstring>
+#include <deque>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -33,20 +35,81 @@ void check_content(std::span<const std::byte> bytes, std::uint32_t checksum, std
   if (base::crc32c(bytes) != checksum) throw base::checkpoint_error("checkpoint", "{} is damaged: its checksum differs", what);
 }
 
+// The bytes where they lie, or a copy where the type cannot be read there.
+at::Tensor tensor_of(std::span<const std::byte> bytes, at::ScalarType dtype, at::IntArrayRef shape) {
+  const auto options = at::TensorOptions().dtype(dtype);
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % c10::elementSize(dtype) == 0)
+    return at::from_blob(const_cast<std::byte*>(bytes.data()), shape, options);  // only read
+  at::Tensor copy = at::empty(shape, options);
+  std::memcpy(copy.data_ptr(), bytes.data(), bytes.size());
+  return copy;
+}
+
+// One tensor as its file and its manifest tell of it.
+struct StoredSlices {
+  const SafetensorsFile* file = nullptr;
+  const TensorEntry* entry = nullptr;
+  std::vector<const SliceRecord*> slices;  // in order, covering all of it
+  std::deque<std::atomic<bool>> checked;   // by slice: its checksum has been compared
+
+  std::int64_t elements() const { return static_cast<std::int64_t>(entry->bytes() / c10::elementSize(entry->dtype)); }
+  std::int64_t covered() const { return slices.empty() ? 0 : slices.back()->begin + slices.back()->count; }
+  // Numbers [begin, begin + count), every slice that they lie in compared with its checksum.
+  std::span<const std::byte> numbers(std::int64_t begin, std::int64_t count);
+};
+
+std::span<const std::byte> StoredSlices::numbers(std::int64_t begin, std::int64_t count) {
+  const std::size_t element = c10::elementSize(entry->dtype);
+  const auto bytes = file->bytes(*entry);
+  const auto part = [&](std::int64_t first, std::int64_t size) {
+    return bytes.subspan(static_cast<std::size_t>(first) * element, static_cast<std::size_t>(size) * element);
+  };
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const SliceRecord& slice = *slices[i];
+    if (slice.begin >= begin + count || slice.begin + slice.count <= begin || checked[i]) continue;
+    check_content(part(slice.begin, slice.count), slice.checksum, fmt::format("tensor {} in {}", slice.name, file->path().string()));
+    checked[i] = true;
+  }
+  return part(begin, count);
+}
+
 }  // namespace
 
 struct Reader::Impl {
   std::filesystem::path folder;
   Manifest manifest;
   std::map<std::string, SafetensorsFile> files;
-  std::map<std::pair<std::string, std::string>, const TensorRecord*> tensors;  // by kind and name
+  std::map<std::pair<std::string, std::string>, StoredSlices> tensors;  // by kind and name
 
-  const TensorRecord& record(std::string_view kind, const std::string& name) const {
+  bool add(SliceRecord& record);
+  StoredSlices& tensor(std::string_view kind, const std::string& name) {
     const auto found = tensors.find({std::string(kind), name});
     if (found == tensors.end()) throw base::checkpoint_error("checkpoint", "{} has no {} tensor {}", folder.string(), kind, name);
-    return *found->second;
+    return found->second;
+  }
+  base::UserError differs(const SliceRecord& record) const {
+    return base::checkpoint_error("checkpoint", "{} is damaged: {} does not hold tensor {} as its manifest says", folder.string(),
+                                  record.file, record.name);
   }
 };
+
+// False where the file has it otherwise, or where it does not follow what is there of its tensor.
+bool Reader::Impl::add(SliceRecord& record) {
+  const auto file = files.find(record.file);
+  const TensorEntry* entry = file == files.end() ? nullptr : file->second.find(record.name);
+  if (entry == nullptr || entry->shape != record.shape || dtype_name(entry->dtype) != record.dtype) return false;
+  StoredSlices& stored = tensors[{record.kind, record.name}];
+  if (stored.slices.empty()) stored.file = &file->second, stored.entry = entry;
+  const auto place = static_cast<std::uint64_t>(file->second.bytes(*entry).data() - file->second.file_bytes().data());
+  if (manifest.version == 1) record.count = stored.elements(), record.offset = place;  // whole tensors
+  const std::int64_t left = stored.elements() - stored.covered();
+  const bool empty = record.count == 0 && (stored.elements() > 0 || !stored.slices.empty());
+  if (stored.entry != entry || record.begin != stored.covered() || record.count < 0 || record.count > left || empty) return false;
+  if (record.offset != place + static_cast<std::uint64_t>(record.begin) * c10::elementSize(entry->dtype)) return false;
+  stored.slices.push_back(&record);
+  stored.checked.emplace_back(false);
+  return true;
+}
 
 Reader::Reader(const std::filesystem::path& folder) : impl_(std::make_unique<Impl>()) {
   impl_->folder = folder;
@@ -55,14 +118,11 @@ Reader::Reader(const std::filesystem::path& folder) : impl_(std::make_unique<Imp
     check_file(folder, file);
     if (file.name.ends_with(".safetensors")) impl_->files.emplace(file.name, folder / file.name);
   }
-  for (const TensorRecord& tensor : impl_->manifest.tensors) {
-    const auto file = impl_->files.find(tensor.file);
-    const TensorEntry* entry = file == impl_->files.end() ? nullptr : file->second.find(tensor.name);
-    if (entry == nullptr || entry->shape != tensor.shape || dtype_name(entry->dtype) != tensor.dtype) {
-      throw base::checkpoint_error("checkpoint", "{} is damaged: {} does not hold tensor {} as its manifest says", folder.string(),
-                                   tensor.file, tensor.name);
-    }
-    impl_->tensors[{tensor.kind, tensor.name}] = &tensor;
+  for (SliceRecord& record : impl_->manifest.tensors) {
+    if (!impl_->add(record)) throw impl_->differs(record);
+  }
+  for (const auto& [name, stored] : impl_->tensors) {
+    if (stored.covered() != stored.elements()) throw impl_->differs(*stored.slices.back());
   }
 }
 
@@ -74,42 +134,44 @@ std::string Reader::state_json() const { return base::read_text(impl_->folder / 
 
 std::vector<std::string> Reader::names(std::string_view kind) const {
   std::vector<std::string> names;
-  for (const TensorRecord& tensor : impl_->manifest.tensors) {
-    if (tensor.kind == kind) names.push_back(tensor.name);
+  for (const SliceRecord& slice : impl_->manifest.tensors) {
+    if (slice.kind == kind && slice.begin == 0) names.push_back(slice.name);
   }
   return names;
 }
 
-std::vector<std::int64_t> Reader::shape(std::string_view kind, const std::string& name) const { return impl_->record(kind, name).shape; }
+std::vector<std::int64_t> Reader::shape(std::string_view kind, const std::string& name) const {
+  return impl_->tensor(kind, name).entry->shape;
+}
 
 void Reader::read(std::string_view kind, const std::string& name, const at::Tensor& target) const {
-  const TensorRecord& record = impl_->record(kind, name);
-  if (target.sizes() != at::IntArrayRef(record.shape)) {
+  const std::vector<std::int64_t> stored = shape(kind, name);
+  if (target.sizes() != at::IntArrayRef(stored)) {
     throw base::checkpoint_error("checkpoint",
                                  "{}: {} tensor {} has shape {}, this model needs {}. The model section of the config must be the one "
                                  "the checkpoint was trained with.",
-                                 impl_->folder.string(), kind, name, shape_text(record.shape), shape_text(target.sizes()));
+                                 impl_->folder.string(), kind, name, shape_text(stored), shape_text(target.sizes()));
   }
   target.copy_(view(kind, name));
 }
 
+void Reader::read_slice(std::string_view kind, const std::string& name, std::int64_t begin, const at::Tensor& target) const {
+  StoredSlices& stored = impl_->tensor(kind, name);
+  if (begin < 0 || begin > stored.elements() || target.numel() > stored.elements() - begin) {
+    throw base::checkpoint_error("checkpoint", "{}: {} tensor {} has {} numbers, this model asks for {} from number {} on.",
+                                 impl_->folder.string(), kind, name, stored.elements(), target.numel(), begin);
+  }
+  target.copy_(tensor_of(stored.numbers(begin, target.numel()), stored.entry->dtype, target.sizes()));
+}
+
 at::Tensor Reader::view(std::string_view kind, const std::string& name) const {
-  const TensorRecord& record = impl_->record(kind, name);
-  const SafetensorsFile& file = impl_->files.at(record.file);
-  const TensorEntry& entry = *file.find(name);
-  const auto bytes = file.bytes(entry);
-  check_content(bytes, record.checksum, fmt::format("tensor {} in {}", name, file.path().string()));
-  const auto options = at::TensorOptions().dtype(entry.dtype);
-  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % c10::elementSize(entry.dtype) == 0)
-    return at::from_blob(const_cast<std::byte*>(bytes.data()), entry.shape, options);  // only read
-  at::Tensor copy = at::empty(entry.shape, options);
-  std::memcpy(copy.data_ptr(), bytes.data(), bytes.size());
-  return copy;
+  StoredSlices& stored = impl_->tensor(kind, name);
+  return tensor_of(stored.numbers(0, stored.elements()), stored.entry->dtype, stored.entry->shape);
 }
 
 void Reader::forget(std::string_view kind, const std::string& name) const {
-  const SafetensorsFile& file = impl_->files.at(impl_->record(kind, name).file);
-  drop_pages(file.bytes(*file.find(name)));
+  const StoredSlices& stored = impl_->tensor(kind, name);
+  drop_pages(stored.file->bytes(*stored.entry));
 }
 
 void Reader::verify() const {

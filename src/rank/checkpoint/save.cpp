@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mix.h"
 #include "record/timeline.h"
 
 namespace lockstep::checkpoint {
@@ -34,24 +36,73 @@ void remove_folder(base::FileSystem& files, const std::filesystem::path& folder,
   files.remove_all(doomed);
 }
 
-// Something that changes while any writer makes progress.
+// Something that changes while any writer makes progress. A shared file has its size from the start: its time tells.
 std::uint64_t progress_mark(const std::filesystem::path& folder) {
   std::uint64_t mark = 0;
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    mark += 1 + entry->file_size(error);
+    mark += 1 + entry->file_size(error) + base::mix(static_cast<std::uint64_t>(entry->last_write_time(error).time_since_epoch().count()));
   }
   return mark;
 }
 
 // What Hugging Face's loaders read to find a tensor among several files.
-std::string index_text(const std::vector<TensorRecord>& tensors, std::uint64_t total_bytes) {
-  nlohmann::ordered_json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", nlohmann::ordered_json::object()}};
-  for (const TensorRecord& tensor : tensors) {
-    if (tensor.kind == "model") index["weight_map"][tensor.name] = tensor.file;
+std::string index_text(std::span<const CutFile> files) {
+  nlohmann::ordered_json names = nlohmann::ordered_json::object();
+  std::uint64_t bytes = 0;
+  for (const CutFile& file : files) {
+    if (file.kind != "model") continue;
+    bytes += file.data_bytes;
+    for (const TensorEntry& entry : file.entries) names[entry.name] = file.name;
   }
-  return index.dump(1) + "\n";
+  return nlohmann::ordered_json{{"metadata", {{"total_size", bytes}}}, {"weight_map", std::move(names)}}.dump(1) + "\n";
 }
+
+// What all writers say of one file, joined in its order: every byte was written once, and every slice has the checksum of its pieces.
+class Joiner {
+ public:
+  Joiner(const CutFile& file, std::vector<PieceRecord> pieces) : file_(file), pieces_(std::move(pieces)) {
+    std::sort(pieces_.begin(), pieces_.end(), [](const PieceRecord& a, const PieceRecord& b) { return a.begin < b.begin; });
+  }
+  void into(Manifest& manifest, const Cut& cut) {
+    take(file_.header.size());
+    for (const CutSlice& slice : cut_slices(file_, cut)) {
+      manifest.tensors.push_back({.kind = std::string(file_.kind),
+                                  .name = slice.entry->name,
+                                  .file = file_.name,
+                                  .dtype = std::string(dtype_name(slice.entry->dtype)),
+                                  .shape = slice.entry->shape,
+                                  .begin = slice.begin,
+                                  .count = slice.count,
+                                  .offset = slice.offset,
+                                  .checksum = take(slice.offset + slice.bytes)});
+    }
+    if (next_ != pieces_.size()) throw misfit();
+    manifest.files.push_back({file_.name, file_.bytes(), whole_});
+  }
+
+ private:
+  std::uint32_t take(std::uint64_t end) {
+    std::uint32_t checksum = 0;
+    while (at_ < end) {
+      if (next_ == pieces_.size() || pieces_[next_].begin != at_ || pieces_[next_].end <= at_ || pieces_[next_].end > end) throw misfit();
+      const PieceRecord& piece = pieces_[next_++];
+      checksum = base::crc32c_combine(checksum, piece.checksum, piece.end - piece.begin);
+      whole_ = base::crc32c_combine(whole_, piece.checksum, piece.end - piece.begin);
+      at_ = piece.end;
+    }
+    return checksum;
+  }
+  base::UserError misfit() const {
+    return base::checkpoint_error("checkpoint", "what the ranks wrote of {} does not fit together at byte {}", file_.name, at_);
+  }
+
+  const CutFile& file_;
+  std::vector<PieceRecord> pieces_;
+  std::size_t next_ = 0;
+  std::uint64_t at_ = 0;
+  std::uint32_t whole_ = 0;
+};
 
 }  // namespace
 
@@ -73,6 +124,16 @@ void clean_leftovers(base::FileSystem& files, const std::filesystem::path& folde
   }
 }
 
+Save stage(Staging& staging, std::int64_t step, std::int64_t attempt, const Contents& contents, const Saver::Options& options) {
+  Save save{
+      .step = step, .attempt = attempt, .files = cut_files(step, contents, options.cut), .ranges = {}, .state_json = contents.state_json};
+  std::vector<std::uint64_t> bytes;
+  for (const CutFile& file : save.files) bytes.push_back(file.bytes());
+  const auto ranges = contents.sharded ? held_ranges(save.files, contents, options.share) : equal_share(bytes, options.share);
+  save.ranges = staging.copy(contents, save.files, ranges);
+  return save;
+}
+
 SaveWriter::SaveWriter(base::FileSystem& files, const Saver::Options& options, std::function<bool(double quiet_s)> patience)
     : files_(files), options_(options), patience_(std::move(patience)) {}
 
@@ -83,28 +144,39 @@ FileRecord SaveWriter::write_text(const std::filesystem::path& path, const std::
   return {path.filename().string(), text.size(), base::crc32c(bytes_of(text))};
 }
 
-FileRecord SaveWriter::write_tensors(const Save& save, const StagedFile& staged, std::vector<TensorRecord>& tensors) {
-  auto file = files_.create(step_folder(options_.folder, save.step, State::partial) / staged.name);
-  file->write(bytes_of(staged.header));
-  for (std::size_t at = 0; at < staged.data.size(); at += write_bytes) {
-    file->write(staged.data.subspan(at, std::min(write_bytes, staged.data.size() - at)));
+void SaveWriter::write_ranges(const CutFile& file, std::span<const StagedRange> ranges, const std::filesystem::path& folder, Part& part) {
+  auto writer = files_.open_to_share(folder / file.name, file.bytes());
+  for (const auto& [range, bytes] : ranges) {
+    for (std::size_t at = 0; at < bytes.size();) {
+      const std::size_t size = std::min<std::size_t>(write_bytes - (range.begin + at) % write_bytes, bytes.size() - at);
+      writer->write_at(range.begin + at, bytes.subspan(at, size));
+      at += size;
+    }
   }
-  std::uint32_t whole = base::crc32c(bytes_of(staged.header));
-  for (const TensorEntry& entry : staged.entries) {
-    const std::uint32_t checksum = base::crc32c(staged.data.subspan(entry.begin, entry.bytes()));
-    whole = base::crc32c_combine(whole, checksum, entry.bytes());
-    tensors.push_back({staged.kind, entry.name, staged.name, std::string(dtype_name(entry.dtype)), entry.shape, checksum});
+  for (const auto& [range, bytes] : ranges) {
+    for (const FileRange& piece : cut_range(range, file, options_.cut))
+      part.pieces.push_back({file.name, piece.begin, piece.end, base::crc32c(bytes.subspan(piece.begin - range.begin, piece.bytes()))});
   }
-  file->sync_and_close();
-  return {staged.name, staged.header.size() + staged.data.size(), whole};
+  writer->sync_and_close();
+}
+
+// A writer that finds the disk full must have room to say so: its part takes the place of this.
+void SaveWriter::reserve_part(const std::filesystem::path& folder) {
+  files_.create(folder / (part_name(options_.share.index) + ".tmp"))->write(bytes_of(std::string(4096, ' ')));
 }
 
 void SaveWriter::write_part(const Save& save) {
   const auto folder = step_folder(options_.folder, save.step, State::partial);
   files_.create_directories(folder);
   folder_made_ = true;
-  Part part{.step = save.step, .attempt = save.attempt, .error = {}, .files = {}, .tensors = {}};
-  for (const StagedFile& staged : save.files) part.files.push_back(write_tensors(save, staged, part.tensors));
+  reserve_part(folder);
+  Part part{.step = save.step, .attempt = save.attempt, .error = {}, .pieces = {}};
+  for (auto first = save.ranges.begin(); first != save.ranges.end();) {
+    const auto last =
+        std::find_if(first, save.ranges.end(), [&](const StagedRange& other) { return other.range.file != first->range.file; });
+    write_ranges(save.files[first->range.file], {first, last}, folder, part);
+    first = last;
+  }
   files_.sync_directory(folder);
   // Last, and nothing after it may fail: writer 0 relies on these files from the moment it sees the part.
   base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
@@ -154,17 +226,16 @@ void SaveWriter::wait_until_visible(const std::filesystem::path& path, std::uint
 void SaveWriter::finish(const Save& save) {
   const auto folder = step_folder(options_.folder, save.step, State::partial);
   Manifest manifest{.step = save.step, .writers = options_.share.count, .time = base::utc_time(), .files = {}, .tensors = {}};
-  std::uint64_t model_bytes = 0;
+  std::map<std::string, std::vector<PieceRecord>> pieces;  // by file
   for (Part& part : wait_for_parts(save)) {
-    for (FileRecord& file : part.files) {
-      wait_until_visible(folder / file.name, file.bytes);
-      if (file.name.starts_with("model-")) model_bytes += file.bytes;
-      manifest.files.push_back(std::move(file));
-    }
-    std::move(part.tensors.begin(), part.tensors.end(), std::back_inserter(manifest.tensors));
+    for (PieceRecord& piece : part.pieces) pieces[piece.file].push_back(std::move(piece));
+  }
+  for (const CutFile& file : save.files) {
+    Joiner(file, std::move(pieces[file.name])).into(manifest, options_.cut);
+    wait_until_visible(folder / file.name, file.bytes());
   }
   manifest.files.push_back(write_text(folder / "state.json", save.state_json));
-  manifest.files.push_back(write_text(folder / "model.safetensors.index.json", index_text(manifest.tensors, model_bytes)));
+  manifest.files.push_back(write_text(folder / "model.safetensors.index.json", index_text(save.files)));
   write_text(folder / "manifest.json", manifest_text(manifest));
   for (int writer = 0; writer < options_.share.count; ++writer) files_.remove_all(folder / part_name(writer));
   files_.sync_directory(folder);
@@ -224,8 +295,11 @@ void SaveWriter::give_up(const Save& save, const std::string& reason) noexcept {
     } else {
       if (folder_made_ && !std::filesystem::exists(folder)) return;  // writer 0 has given up before us
       files_.create_directories(folder);
-      const Part part{.step = save.step, .attempt = save.attempt, .error = reason, .files = {}, .tensors = {}};
-      for (const StagedFile& staged : save.files) files_.remove_all(folder / staged.name);  // a full disk has no room even for the reason
+      const Part part{.step = save.step, .attempt = save.attempt, .error = reason, .pieces = {}};
+      for (const StagedRange& staged : save.ranges) {  // room for others; not what they write, perhaps for the next attempt already
+        const CutFile& file = save.files[staged.range.file];
+        if (staged.range.bytes() == file.bytes()) files_.remove_all(folder / file.name);
+      }
       base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
     }
   } catch (const std::exception& error) {

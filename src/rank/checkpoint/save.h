@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/files.h"
 #include "rank/checkpoint/checkpoint.h"
+#include "rank/checkpoint/cut.h"
 #include "rank/checkpoint/manifest.h"
 #include "rank/checkpoint/staging.h"
 
@@ -17,11 +19,14 @@ namespace lockstep::checkpoint {
 
 struct Save {
   std::int64_t step = 0;
-  std::int64_t attempt = 0;  // counts begin(): equal on all writers
-  std::vector<StagedFile> files;
+  std::int64_t attempt = 0;         // counts begin(): equal on all writers
+  std::vector<CutFile> files;       // of the whole checkpoint
+  std::vector<StagedRange> ranges;  // what this writer writes of them, file by file
   std::string state_json;
   std::optional<std::int64_t> best = {};  // step of the checkpoint that is not removed
 };
+// Cuts the contents and copies this writer's bytes. Blocks until they are in host memory.
+Save stage(Staging& staging, std::int64_t step, std::int64_t attempt, const Contents& contents, const Saver::Options& options);
 
 // Removes what crashed saves and deletions left in `folder`, except the folder of step `but`. Where a crash hit between taking an
 // old checkpoint of a step away and putting the new one in its place, the old one is put back.
@@ -40,7 +45,8 @@ class SaveWriter {
   void give_up(const Save& save, const std::string& reason) noexcept;
 
  private:
-  FileRecord write_tensors(const Save& save, const StagedFile& file, std::vector<TensorRecord>& tensors);
+  void write_ranges(const CutFile& file, std::span<const StagedRange> ranges, const std::filesystem::path& folder, Part& part);
+  void reserve_part(const std::filesystem::path& folder);
   FileRecord write_text(const std::filesystem::path& path, const std::string& text);
   std::vector<Part> wait_for_parts(const Save& save);
   void wait_until_visible(const std::filesystem::path& path, std::uint64_t bytes);

@@ -88,11 +88,8 @@ Saver::~Saver() {
 void Saver::begin(std::int64_t step, const Contents& contents, std::optional<std::int64_t> best) {
   impl_->join();
   const std::int64_t attempt = ++impl_->attempts;
-  impl_->save = {.step = step,
-                 .attempt = attempt,
-                 .files = impl_->staging.copy(step, contents, impl_->options.share),
-                 .state_json = contents.state_json,
-                 .best = best};
+  impl_->save = stage(impl_->staging, step, attempt, contents, impl_->options);
+  impl_->save.best = best;
   impl_->busy = true;
   if (impl_->options.asynchronous) {
     impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });

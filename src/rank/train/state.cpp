@@ -95,10 +95,17 @@ std::filesystem::path newest_checkpoint(std::string_view room, const config::Run
 
 checkpoint::Contents contents_of(const Run& run) {
   checkpoint::Contents contents;
-  for (const model::Unit* unit : run.replica.trained_in_forward_order()) {
-    for (auto& [name, view] : unit->pieces_of(unit->exact())) contents.model.push_back({name, view});
+  std::map<std::string, int> units;  // by the names of their tensors
+  for (int index = 0; const model::Unit* unit : run.replica.trained_in_forward_order()) {
+    for (auto& [name, view] : unit->pieces_of(unit->exact())) {
+      contents.model.push_back({name, view, index});
+      units[name] = index;
+    }
+    ++index;
   }
-  for (auto& [name, view] : run.optimizer->named_state()) contents.optimizer.push_back({name, view});
+  for (auto& [name, view] : run.optimizer->named_state()) {
+    contents.optimizer.push_back({name, view, units.at(name.substr(name.find('.') + 1))});  // "<state>.<name>"
+  }
   contents.state_json = state_json(run).dump(2);
   return contents;
 }

@@ -10,8 +10,8 @@
 #include "config/model_folder.h"
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/checkpoint/hub_folder.h"
-#include "rank/checkpoint/staging.h"
 #include "rank/model/model.h"
+#include "support/safetensors_tool/write_safetensors.h"
 
 namespace lockstep {
 namespace {
@@ -20,15 +20,6 @@ at::Tensor read(const checkpoint::SafetensorsFile& file, const std::string& name
   const auto* entry = file.find(name);
   base::check(entry != nullptr && entry->dtype == at::kLong, "tokens and targets are I64");
   return at::from_blob(const_cast<std::byte*>(file.bytes(*entry).data()), entry->shape, at::kLong).clone();
-}
-
-void write(const std::filesystem::path& path, const checkpoint::Contents& contents) {
-  checkpoint::Staging staging;
-  const auto files = staging.copy(0, contents, {});
-  auto file = base::real_files().create(path);
-  file->write(std::as_bytes(std::span(files.at(0).header.data(), files.at(0).header.size())));
-  file->write(files.at(0).data);
-  file->sync_and_close();
 }
 
 // in: "tokens" and "targets", [batch, time] I64. out: "logits", "loss" (summed) and "grad.NAME" by Hugging Face's names, f32.
@@ -44,13 +35,13 @@ void run(const std::filesystem::path& folder, const std::filesystem::path& in, c
   model::Decoder decoder(config, order);
   const checkpoint::SafetensorsFile input(in);
   const at::Tensor tokens = read(input, "tokens"), targets = read(input, "targets");
-  checkpoint::Contents contents;
-  contents.model.push_back({"logits", decoder.logits(tokens).to(at::kFloat)});
-  contents.model.push_back({"loss", decoder.forward_backward(tokens, targets, at::ones({}))});
+  std::vector<checkpoint::NamedTensor> contents;
+  contents.push_back({"logits", decoder.logits(tokens).to(at::kFloat)});
+  contents.push_back({"loss", decoder.forward_backward(tokens, targets, at::ones({}))});
   for (const auto& unit : units) {
-    for (auto& [name, view] : unit->pieces_of(unit->gradients())) contents.model.push_back({"grad." + name, view});
+    for (auto& [name, view] : unit->pieces_of(unit->gradients())) contents.push_back({"grad." + name, view});
   }
-  write(out, contents);
+  support::write_safetensors(out, contents);
 }
 
 }  // namespace

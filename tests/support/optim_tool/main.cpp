@@ -11,8 +11,8 @@
 #include "base/files.h"
 #include "config/config.h"
 #include "rank/checkpoint/safetensors.h"
-#include "rank/checkpoint/staging.h"
 #include "rank/optim/optim.h"
+#include "support/safetensors_tool/write_safetensors.h"
 
 namespace lockstep::optim {
 namespace {
@@ -59,15 +59,6 @@ Settings settings_of(const Json& job) {
   return s;
 }
 
-void write(const std::filesystem::path& path, const checkpoint::Contents& contents) {
-  checkpoint::Staging staging;
-  const auto files = staging.copy(1, contents, {});
-  auto file = base::real_files().create(path);
-  file->write(std::as_bytes(std::span(files.at(0).header.data(), files.at(0).header.size())));
-  file->write(files.at(0).data);
-  file->sync_and_close();
-}
-
 void run(const std::filesystem::path& in, const std::filesystem::path& job_path, const std::filesystem::path& out) {
   const checkpoint::SafetensorsFile file(in);
   const Json job = Json::parse(base::read_text(job_path));
@@ -83,10 +74,10 @@ void run(const std::filesystem::path& in, const std::filesystem::path& job_path,
     optimizer->finish_gradients(optimizer->sum_of_squares(), one, one);
     optimizer->step(rates[step]);
   }
-  checkpoint::Contents contents;
-  for (const auto& [name, view] : unit.pieces_of(unit.exact())) contents.model.push_back({"weight." + name, view});
-  for (const auto& [name, view] : optimizer->named_state()) contents.model.push_back({name, view});
-  write(out, contents);
+  std::vector<checkpoint::NamedTensor> contents;
+  for (const auto& [name, view] : unit.pieces_of(unit.exact())) contents.push_back({"weight." + name, view});
+  for (const auto& [name, view] : optimizer->named_state()) contents.push_back({name, view});
+  support::write_safetensors(out, contents);
 }
 
 }  // namespace

@@ -10,23 +10,14 @@
 #include "rank/checkpoint/bnb.h"
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/checkpoint/safetensors.h"
-#include "rank/checkpoint/staging.h"
 #include "rank/model/quantized.h"
+#include "support/safetensors_tool/write_safetensors.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 at::Tensor view(const SafetensorsFile& file, const TensorEntry& entry) {
   return at::from_blob(const_cast<std::byte*>(file.bytes(entry).data()), entry.shape, at::TensorOptions().dtype(entry.dtype)).clone();
-}
-
-void write(const std::filesystem::path& path, const Contents& contents) {
-  Staging staging;
-  const auto files = staging.copy(0, contents, {});
-  auto file = base::real_files().create(path);
-  file->write(std::as_bytes(std::span(files.at(0).header.data(), files.at(0).header.size())));
-  file->write(files.at(0).data);
-  file->sync_and_close();
 }
 
 model::QuantizedMatrix matrix_of(const model::Piece& piece, const std::string& kind, at::ScalarType dtype) {
@@ -39,21 +30,21 @@ model::QuantizedMatrix matrix_of(const model::Piece& piece, const std::string& k
 
 // kind: nf4 | nf4-plain (scales are not quantised) | int8
 void quantize(const std::string& kind, const SafetensorsFile& in, const std::filesystem::path& out) {
-  Contents contents;
+  std::vector<NamedTensor> contents;
   for (const TensorEntry& entry : in.entries()) {
     const model::Piece piece{entry.name, entry.shape};
     auto matrix = matrix_of(piece, kind, entry.dtype);
     matrix.store(0, view(in, entry));
     at::Tensor buffer;
-    contents.model.push_back({entry.name + ".dense", matrix.dense(buffer)});
+    contents.push_back({entry.name + ".dense", matrix.dense(buffer)});
     if (kind == "int8") {
-      contents.model.push_back({entry.name, matrix.piece(0).codes});
-      contents.model.push_back({entry.name + ".absmax", matrix.piece(0).scales});
+      contents.push_back({entry.name, matrix.piece(0).codes});
+      contents.push_back({entry.name + ".absmax", matrix.piece(0).scales});
       continue;
     }
-    for (const NamedTensor& tensor : bnb_tensors(piece, matrix, 0)) contents.model.push_back({tensor.name, tensor.tensor});
+    for (const NamedTensor& tensor : bnb_tensors(piece, matrix, 0)) contents.push_back({tensor.name, tensor.tensor});
   }
-  write(out, contents);
+  support::write_safetensors(out, contents);
 }
 
 void dense(const std::string& dtype, const SafetensorsFile& in, const std::filesystem::path& out) {
@@ -61,7 +52,7 @@ void dense(const std::string& dtype, const SafetensorsFile& in, const std::files
     const TensorEntry* entry = in.find(name);
     return entry ? view(in, *entry) : at::Tensor();
   };
-  Contents contents;
+  std::vector<NamedTensor> contents;
   for (const TensorEntry& entry : in.entries()) {
     const auto key = entry.name.find(".quant_state.");
     if (key == entry.name.npos) continue;
@@ -71,9 +62,9 @@ void dense(const std::string& dtype, const SafetensorsFile& in, const std::files
     auto matrix = matrix_of(piece, "nf4", dtype == "F32" ? at::kFloat : dtype == "F16" ? at::kHalf : at::kBFloat16);
     matrix.assign(0, read_bnb(find, piece, in.path().string()));
     at::Tensor buffer;
-    contents.model.push_back({name, matrix.dense(buffer)});
+    contents.push_back({name, matrix.dense(buffer)});
   }
-  write(out, contents);
+  support::write_safetensors(out, contents);
 }
 
 }  // namespace

@@ -9,28 +9,23 @@
 #include "base/files.h"
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/checkpoint/safetensors.h"
-#include "rank/checkpoint/staging.h"
+#include "support/safetensors_tool/write_safetensors.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 // Tensor NAME of n elements holds 0, 1, ... n - 1, cut to its type.
 void write(const std::filesystem::path& path) {
-  Contents contents;
+  std::vector<NamedTensor> contents;
   const std::pair<const char*, at::ScalarType> dtypes[] = {
       {"f64", at::kDouble}, {"f32", at::kFloat}, {"f16", at::kHalf}, {"bf16", at::kBFloat16}, {"i64", at::kLong},
       {"i32", at::kInt},    {"i16", at::kShort}, {"i8", at::kChar},  {"u8", at::kByte},       {"bool", at::kBool}};
   for (const auto& [name, dtype] : dtypes)
-    contents.model.push_back({name, at::arange(105, at::kFloat).remainder(dtype == at::kBool ? 2 : 128).to(dtype).view({7, 3, 5})});
-  contents.model.push_back({"scalar", at::full({}, 2.5)});
-  contents.model.push_back({"empty", at::empty({0, 4})});
-  contents.model.push_back({"name with \"quotes\" and \u00e9", at::ones({3})});
-  Staging staging;
-  const auto files = staging.copy(7, contents, {});
-  auto file = base::real_files().create(path);
-  file->write(std::as_bytes(std::span(files.at(0).header.data(), files.at(0).header.size())));
-  file->write(files.at(0).data);
-  file->sync_and_close();
+    contents.push_back({name, at::arange(105, at::kFloat).remainder(dtype == at::kBool ? 2 : 128).to(dtype).view({7, 3, 5})});
+  contents.push_back({"scalar", at::full({}, 2.5)});
+  contents.push_back({"empty", at::empty({0, 4})});
+  contents.push_back({"name with \"quotes\" and \u00e9", at::ones({3})});
+  support::write_safetensors(path, contents, {{"format", "pt"}, {"step", "7"}});
 }
 
 void list(const std::filesystem::path& path) {

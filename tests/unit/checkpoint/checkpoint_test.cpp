@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "rank/checkpoint/manifest.h"
-#include "rank/checkpoint/staging.h"
 #include "support/temporary_folder.h"
 #include "unit/checkpoint/contents.h"
 
@@ -49,9 +48,13 @@ TEST(Checkpoint, AnyNumberOfWritersReadBackTheSame) {
 
 TEST(Checkpoint, AWholeFolderHoldsNothingElse) {
   const support::TemporaryFolder folder;
-  save(folder.path(), 2, 12, 1);
-  EXPECT_EQ(listing(folder.path()), Names{"step-000012"});
+  save(folder.path(), 2, 12, 1, 0, {});
+  save(folder.path(), 2, 13, 1);
+  EXPECT_EQ(listing(folder.path()), (Names{"step-000012", "step-000013"}));
   EXPECT_EQ(listing(folder.path() / "step-000012"),
+            (Names{"manifest.json", "model-00001-of-00001.safetensors", "model.safetensors.index.json",
+                   "optimizer-00001-of-00001.safetensors", "state.json"}));
+  EXPECT_EQ(listing(folder.path() / "step-000013"),
             (Names{"manifest.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json",
                    "optimizer-00001-of-00002.safetensors", "optimizer-00002-of-00002.safetensors", "state.json"}));
 }
@@ -72,8 +75,8 @@ TEST(Checkpoint, HoldsWhatWasThereWhenItBegan) {
   for (const std::int64_t step : {1, 2, 3}) {
     const Contents contents = contents_of(step);
     saver.begin(step, contents);
-    for (const auto& [name, tensor] : contents.model) tensor.zero_();
-    for (const auto& [name, tensor] : contents.optimizer) tensor.zero_();
+    for (const NamedTensor& tensor : contents.model) tensor.tensor.zero_();
+    for (const NamedTensor& tensor : contents.optimizer) tensor.tensor.zero_();
   }
   saver.wait();
   for (const std::int64_t step : {1, 2, 3}) expect_holds(Reader(step_folder(folder.path(), step)), step);
@@ -89,10 +92,10 @@ TEST(Checkpoint, ViewsThatAreNotContiguousAreStoredAsTheyRead) {
   saver.begin(1, contents);
   saver.wait();
   const Reader reader(step_folder(folder.path(), 1));
-  for (const auto& [name, tensor] : contents.model) {
-    const auto read = at::empty(tensor.sizes(), at::kFloat);
-    reader.read("model", name, read);
-    EXPECT_TRUE(at::equal(read, tensor)) << name;
+  for (const NamedTensor& tensor : contents.model) {
+    const auto read = at::empty(tensor.tensor.sizes(), at::kFloat);
+    reader.read("model", tensor.name, read);
+    EXPECT_TRUE(at::equal(read, tensor.tensor)) << tensor.name;
   }
 }
 
@@ -197,14 +200,15 @@ TEST(Checkpoint, ADamagedByteInAnyFileIsFound) {
 TEST(Checkpoint, ADamagedTensorIsNotHandedOut) {
   const support::TemporaryFolder folder;
   save(folder.path(), 1, 1, 1);
-  const fs::path path = folder.path() / "step-000001" / "model-00001-of-00001.safetensors";
+  const fs::path path = folder.path() / "step-000001" / "model-00001-of-00002.safetensors";
   std::string content = read_file(path);
   content.back() ^= 4;
   write_file(path, content);
   const Reader reader(folder.path() / "step-000001");
   int refused = 0;
-  for (const auto& [name, tensor] : contents_of(1).model) {
-    refused += error_of([&] { reader.read("model", name, at::empty_like(tensor)); }) != "no error";
+  const Contents contents = contents_of(1);
+  for (const NamedTensor& tensor : contents.model) {
+    refused += error_of([&] { reader.read("model", tensor.name, at::empty_like(tensor.tensor)); }) != "no error";
   }
   EXPECT_EQ(refused, 1);
 }
@@ -214,24 +218,9 @@ TEST(Checkpoint, ANewerFormatIsRefusedByItsNumber) {
   save(folder.path(), 1, 1, 1);
   const fs::path path = folder.path() / "step-000001" / "manifest.json";
   std::string text = read_file(path);
-  text.replace(text.find("\"version\": 1"), 12, "\"version\": 9");
+  text.replace(text.find("\"version\": 2"), 12, "\"version\": 9");
   write_file(path, text);
   EXPECT_NE(error_of([&] { Reader reader(folder.path() / "step-000001"); }).find("has format 9"), std::string::npos);
-}
-
-TEST(Checkpoint, SharesAreBalancedByBytes) {
-  const std::vector<std::uint64_t> bytes = {100, 1, 1, 50, 50, 0, 30, 20, 10, 10, 5, 5};
-  for (const int writers : {1, 2, 3, 5, 40}) {
-    const auto writer = assign(bytes, writers);
-    ASSERT_EQ(writer.size(), bytes.size());
-    std::vector<std::uint64_t> load(static_cast<std::size_t>(writers));
-    for (std::size_t i = 0; i < bytes.size(); ++i) load.at(static_cast<std::size_t>(writer[i])) += bytes[i];
-    // No writer has more than an even share and the largest tensor.
-    EXPECT_LE(*std::max_element(load.begin(), load.end()), 282 / static_cast<std::uint64_t>(writers) + 100);
-    EXPECT_EQ(writer, assign(bytes, writers));
-  }
-  const auto even = assign(std::vector<std::uint64_t>(64, 7), 4);
-  for (int w = 0; w < 4; ++w) EXPECT_EQ(std::count(even.begin(), even.end(), w), 16);
 }
 
 }  // namespace

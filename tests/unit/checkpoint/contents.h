@@ -21,9 +21,10 @@ inline Contents contents_of(std::int64_t version) {
       return at::arange(elements, at::kFloat).add(static_cast<double>(version * 1000 + static_cast<std::int64_t>(salt))).view(shapes[i]);
     };
     const std::string name = fmt::format("model.layers.{}.weight", i);
-    contents.model.push_back({name, numbers(i)});
-    contents.optimizer.push_back({"exp_avg." + name, numbers(100 + i)});
-    contents.optimizer.push_back({"exp_avg_sq." + name, numbers(200 + i).to(i % 2 ? at::kBFloat16 : at::kFloat)});
+    const int unit = static_cast<int>(i / 2);
+    contents.model.push_back({name, numbers(i), unit});
+    contents.optimizer.push_back({"exp_avg." + name, numbers(100 + i), unit});
+    contents.optimizer.push_back({"exp_avg_sq." + name, numbers(200 + i).to(i % 2 ? at::kBFloat16 : at::kFloat), unit});
   }
   return contents;
 }
@@ -34,13 +35,16 @@ inline void expect_holds(const Reader& reader, std::int64_t version) {
   const std::pair<std::string, const std::vector<NamedTensor>*> lists[] = {{"model", &expected.model}, {"optimizer", &expected.optimizer}};
   for (const auto& [kind, tensors] : lists) {
     EXPECT_EQ(reader.names(kind).size(), tensors->size());
-    for (const auto& [name, tensor] : *tensors) {
-      const auto read = at::empty_like(tensor);
-      reader.read(kind, name, read);
-      EXPECT_TRUE(at::equal(read, tensor)) << name;
+    for (const NamedTensor& tensor : *tensors) {
+      const auto read = at::empty_like(tensor.tensor);
+      reader.read(kind, tensor.name, read);
+      EXPECT_TRUE(at::equal(read, tensor.tensor)) << tensor.name;
     }
   }
 }
+
+// Small enough that what tests save has several files, and its tensors several slices.
+inline constexpr Cut small_cut{.file_bytes = 4000, .slice_bytes = 1000};
 
 // One process standing for all writers: savers in the order of their share.
 inline std::vector<std::unique_ptr<Saver>> make_savers(base::FileSystem& files, const std::filesystem::path& folder, int writers,
@@ -54,9 +58,10 @@ inline std::vector<std::unique_ptr<Saver>> make_savers(base::FileSystem& files, 
   return savers;
 }
 
-inline void save(const std::filesystem::path& folder, int writers, std::int64_t step, std::int64_t version, std::int64_t keep = 0) {
+inline void save(const std::filesystem::path& folder, int writers, std::int64_t step, std::int64_t version, std::int64_t keep = 0,
+                 const Cut& cut = small_cut) {
   support::FaultyFiles files;  // without faults: quick, as it waits for no disk
-  auto savers = make_savers(files, folder, writers, {.keep = keep});
+  auto savers = make_savers(files, folder, writers, {.keep = keep, .cut = cut});
   for (auto& saver : savers) saver->begin(step, contents_of(version));
   for (auto& saver : savers) saver->wait();
 }

@@ -56,12 +56,12 @@ TEST(CheckpointFaults, StaleSizesOfOthersFilesAreLookedAtAgain) {
   const support::TemporaryFolder folder;
   FaultyFiles files;
   files.stale_looks = 5;
-  auto savers = make_savers(files, folder.path(), 3);
+  auto savers = make_savers(files, folder.path(), 3, {.cut = small_cut});
   EXPECT_EQ(save_together(savers, 1, 1), Names(3));
   expect_holds(Reader(step_folder(folder.path(), 1)), 1);
 
   files.stale_looks = FaultyFiles::never;
-  auto hasty = make_savers(files, folder.path(), 3, {.visible_s = 0.1});
+  auto hasty = make_savers(files, folder.path(), 3, {.visible_s = 0.1, .cut = small_cut});
   const auto errors = save_together(hasty, 2, 2);
   EXPECT_NE(errors[0].find("should have"), std::string::npos) << errors[0];
   expect_holds(Reader(step_folder(folder.path(), 1)), 1);
@@ -74,7 +74,7 @@ TEST(CheckpointFaults, TheNthOperationFails) {
       const support::TemporaryFolder folder;
       save(folder.path(), writers, 1, 1);
       FaultyFiles files;
-      auto savers = make_savers(files, folder.path(), writers, {.keep = 2});
+      auto savers = make_savers(files, folder.path(), writers, {.keep = 2, .cut = small_cut});
       files.fail_at = n;
       const auto errors = save_together(savers, 2, 2);
       const bool reached = files.operations() > n;
@@ -130,7 +130,7 @@ void lose_power_everywhere(int writers, std::int64_t old_step, std::int64_t new_
       FaultyFiles files;
       files.crash_at = n;
       {
-        auto savers = make_savers(files, folder.path(), writers, {.keep = 1});
+        auto savers = make_savers(files, folder.path(), writers, {.keep = 1, .cut = small_cut});
         save_in_turn(savers, new_step, 2);
       }
       finished = !files.crashed();
@@ -170,7 +170,7 @@ TEST(CheckpointFaults, TheDiskIsFull) {
       save(folder.path(), writers, 1, 1);
       FaultyFiles files;
       files.disk_bytes = room;
-      auto savers = make_savers(files, folder.path(), writers);
+      auto savers = make_savers(files, folder.path(), writers, {.cut = small_cut});
       const auto errors = save_in_turn(savers, 2, 2);
       EXPECT_NE(errors[0].find("No space left on device"), std::string::npos) << room << ": " << errors[0];
       EXPECT_NE(errors[0].find("step-000001 is untouched"), std::string::npos) << errors[0];
@@ -247,7 +247,7 @@ TEST(CheckpointFaults, ProgressOfOthersKeepsWriterZeroWaiting) {
     return ++asked < 20;
   });
   Staging staging;
-  const Save save{.step = 1, .attempt = 1, .files = staging.copy(1, contents_of(1), options.share), .state_json = "{}"};
+  const Save save = stage(staging, 1, 1, contents_of(1), options);
   writer.write_part(save);
   EXPECT_THROW(writer.finish(save), base::UserError);
   EXPECT_EQ(asked, 20);
