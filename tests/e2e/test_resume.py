@@ -9,6 +9,7 @@ import time
 import pytest
 import torch
 
+from support.checkpoints import to_format_1
 from support.lockstep import LOCKSTEP, ROOT, train, write_config
 
 TRAINER = {"global_batch_size": 12, "max_steps": 20}
@@ -56,6 +57,21 @@ def test_moves_from_two_ranks_to_three_to_one(tmp_path):
     assert states[0]["data"] == states[1]["data"] and states[0]["tokens"] == states[1]["tokens"]
     for name, tensor in whole.tensors(20).items():
         torch.testing.assert_close(result.tensors(20)[name], tensor, rtol=0, atol=1e-5)
+
+
+def test_a_checkpoint_is_the_same_files_whoever_saves_it(tmp_path):
+    """Saved by three ranks; each other number reads it and saves what it read, the first from a checkpoint of format 1."""
+    config, flags = config_for(tmp_path, global_batch_size=30), ["--max-steps", "4", "--optimizer", "adamw_8bit"]
+    files = None
+    for ranks in ("3", "1", "2", "5", "3"):
+        result = train(tmp_path, "run", config, "--ranks", ranks, *flags, *(["--resume", "auto"] if files else []))
+        saved = {path.name: path.read_bytes() for path in result.checkpoint(4).glob("*.safetensors*")}
+        manifest = json.loads((result.checkpoint(4) / "manifest.json").read_text())
+        assert manifest["version"] == 2 and manifest["writers"] == int(ranks)
+        assert len(saved) == 3 and saved == (files or saved), ranks
+        if not files:
+            to_format_1(result.checkpoint(4))
+        files = saved
 
 
 def test_damaged_and_partial_checkpoints_are_skipped_and_named(tmp_path):

@@ -5,6 +5,7 @@ import shutil
 
 import yaml
 
+from support.checkpoints import crc32c, seal
 from support.lockstep import train, write_config
 
 SAMPLES = {"data": {"random_tokens": 16 * 120 + 1, "validation_fraction": 0}}
@@ -186,17 +187,6 @@ def older(checkpoint):
     for file in manifest["files"]:
         if file["name"] == "state.json":
             file["bytes"], file["crc32c"] = path.stat().st_size, f"{crc32c(path.read_bytes()):08x}"
-    del manifest["crc32c"]
-    manifest["crc32c"] = f"{crc32c(json.dumps(manifest, indent=1, ensure_ascii=False).encode()):08x}"
-    manifest_path.write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
-
-
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
+    seal(checkpoint, manifest)
 
 
