@@ -198,7 +198,7 @@ base::UserError missing_file(const fs::path& path) {
     if (extension == ".yaml" || extension == ".yml" || extension == ".json") neighbours.push_back(entry.path().filename());
   }
   std::sort(neighbours.begin(), neighbours.end());
-  std::string fix = " Check the path after -f.";
+  std::string fix = " Check the path.";
   if (const auto best = base::nearest(path.filename().string(), neighbours)) {
     fix = fmt::format(" Did you mean {}?", path.has_parent_path() ? (folder / *best).string() : *best);
   }

@@ -85,6 +85,8 @@ class Loader {
     const auto foreign = recognize_foreign(*request_.file);
     if (!foreign) return;
     const std::string file = request_.file->string();
+    if (!foreign->why_not.empty())
+      throw base::usage_error("config", "{} is a file of {}, not a run file: {}.", file, foreign->program, foreign->why_not);
     throw base::usage_error("config",
                             "{} is a file of {} ({}), not a run file. Make one of it: lockstep config import {} --output run.yaml", file,
                             foreign->program, base::join(foreign->keys, ", "), file);

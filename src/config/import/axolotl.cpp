@@ -3,104 +3,8 @@
 
 #include <array>
 
-#include "base/text.h"
-#include "config/value.h"
-
 namespace lockstep::config {
 namespace {
-
-void adapter(Importer& to, const YAML::Node& value) {
-  const std::string kind = value.IsScalar() ? value.Scalar() : "";
-  if (kind != "lora" && kind != "qlora") return to.refuse("adapters are lora and qlora");
-  to.set("lora.enabled", "true");
-  if (kind == "qlora") to.set("model.load_in_4bit", "true");
-}
-
-// A quantised base without an adapter is how some files say "load it so"; it cannot be trained whole.
-void bits(Importer& to, const YAML::Node& value, std::string_view ours) {
-  const auto yes = value.IsScalar() ? read_boolean(value.Scalar()) : std::nullopt;
-  if (!yes) return to.refuse("must be true or false");
-  if (!*yes) return to.ignore("off");
-  if (!to.has("adapter")) return to.refuse("quantised weights are frozen: set adapter: lora, or leave it out");
-  to.set(ours, "true");
-}
-void four_bits(Importer& to, const YAML::Node& value) { bits(to, value, "model.load_in_4bit"); }
-void eight_bits(Importer& to, const YAML::Node& value) { bits(to, value, "model.load_in_8bit"); }
-
-constexpr std::array bnb_rows = std::to_array<ImportRow>({
-    converted("bnb_4bit_quant_type", "", import_quant_type),
-    copied("bnb_4bit_use_double_quant", "model.double_quant"),
-    ignored("bnb_4bit_compute_dtype", "matmuls run in model.dtype"),
-    ignored("bnb_4bit_quant_storage", "weights are stored as bytes"),
-    only("load_in_4bit", "true|off", "adapter and load_in_4bit say it"),
-    only("llm_int8_threshold", "6.0|6|off", "8-bit weights are blockwise here, without outliers"),
-    only_off("llm_int8_has_fp16_weight", "8-bit weights are frozen"),
-    only_off("llm_int8_skip_modules", "every matrix of a block is quantised"),
-});
-
-void bnb_config(Importer& to, const YAML::Node& value) {
-  if (import_is_off(value)) return to.ignore("empty");
-  value.IsMap() ? to.walk("bnb_config_kwargs", value, bnb_rows) : to.refuse("must be a map");
-}
-
-void target_linear(Importer& to, const YAML::Node&) {
-  if (!to.on("lora_target_linear")) return to.ignore("off");
-  to.set("lora.target_modules", "[all-linear]");
-}
-
-void target_modules(Importer& to, const YAML::Node& value) {
-  if (to.on("lora_target_linear")) return to.ignore("lora_target_linear takes all of them");
-  import_lora_targets(to, value);
-}
-
-// Without bf16 and fp16 Axolotl loads f32, or f16 where weights are held in 8 bits.
-void bf16(Importer& to, const YAML::Node& value) {
-  const bool off = value.IsScalar() && !read_boolean(value.Scalar()).value_or(true);
-  const bool half = to.on("fp16") || to.on("float16");
-  if (!off) return import_bf16(to, value);
-  if (half || to.on("bfloat16") || (to.has("bf16") && import_word(to.file()["bf16"]) == "auto")) return to.ignore("off");
-  to.set("model.dtype", to.on("load_in_8bit") ? "f16" : "f32");
-}
-
-void batch_size(Importer& to, const YAML::Node& value) {
-  const auto total = base::parse_integer(import_text(value)), micro = base::parse_integer(to.text("micro_batch_size"));
-  if (to.has("gradient_accumulation_steps") || !total || !micro || *micro < 1 || *total % *micro != 0)
-    return to.refuse("say micro_batch_size and gradient_accumulation_steps");
-  to.set("trainer.gradient_accumulation", std::to_string(*total / *micro));
-}
-
-void shuffle(Importer& to, const YAML::Node& value) {
-  const auto yes = value.IsScalar() ? read_boolean(value.Scalar()) : std::nullopt;
-  if (!yes) return to.refuse("must be true or false");
-  *yes ? to.ignore("as here") : to.set("data.shuffle", "false");
-}
-
-void too_long(Importer& to, const YAML::Node& value) {
-  const std::string word = import_word(value);
-  if (word == "drop") return to.set("data.too_long", "skip");
-  if (word == "truncate") return to.set("data.too_long", "cut");
-  if (word == "raise") return to.set("data.too_long", "error");
-  to.refuse("there are drop, truncate and raise");
-}
-
-// Kernels that compute the same are built in; what else plugins do is not.
-void plugins(Importer& to, const YAML::Node& value) {
-  const std::vector<YAML::Node> names =
-      value.IsSequence() ? std::vector<YAML::Node>(value.begin(), value.end()) : std::vector<YAML::Node>{value};
-  std::size_t number = 0;
-  for (const YAML::Node& node : names) {
-    const std::string name = node.IsScalar() ? node.Scalar() : "";
-    to.enter(fmt::format("plugins[{}]", number++), node);
-    if (name.find("LigerPlugin") != name.npos || name.find("CutCrossEntropyPlugin") != name.npos)
-      to.ignore(own_kernels);
-    else
-      to.refuse("what this plugin does is not built");
-  }
-}
-
-void activation_offloading(Importer& to, const YAML::Node& value) {
-  import_is_off(value) ? to.ignore("off") : to.set("trainer.offload_checkpoints", "true");
-}
 
 constexpr std::string_view one_gpu = "one model and one sequence are on one GPU";
 constexpr std::string_view folder_says = "the model's folder says it";
@@ -136,9 +40,9 @@ constexpr std::array rows = std::to_array<ImportRow>({
     only_off("overrides_of_model_kwargs", "change config.json in the model's folder"),
     only_off("model_kwargs", "change config.json in the model's folder"),
     only_off("rope_scaling", "the model's config.json says it"),
-    converted("load_in_4bit", "model.load_in_4bit", four_bits),
-    converted("load_in_8bit", "model.load_in_8bit", eight_bits),
-    converted("bnb_config_kwargs", "model.double_quant", bnb_config),
+    converted("load_in_4bit", "model.load_in_4bit", axolotl_four_bits),
+    converted("load_in_8bit", "model.load_in_8bit", axolotl_eight_bits),
+    converted("bnb_config_kwargs", "model.double_quant", axolotl_bnb_config),
     only_off("gptq", "weights are held in model.dtype, NF4 or int8"),
     only_off("qat", "training for quantisation is not built"),
     only_off("quantization", "training for quantisation is not built"),
@@ -154,7 +58,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     only_off("dataset_shard_num", "data.max_samples takes the first so many records"),
     only_off("dataset_shard_idx", "data.max_samples takes the first so many records"),
     ignored("num_dataset_shards_to_save", "a cache is one file"),
-    converted("shuffle_merged_datasets", "data.shuffle", shuffle),
+    converted("shuffle_merged_datasets", "data.shuffle", axolotl_shuffle),
     ignored("shuffle_before_merging_datasets", "samples are shuffled, data.shuffle"),
     only_off("dataset_exact_deduplication",
              "records are trained as they stand; `lockstep data inspect` counts duplicates: take them out first"),
@@ -165,7 +69,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     converted("val_set_size", "data.validation_fraction", import_validation_size),
     converted("sequence_len", "data.seq_len", import_length),
     ignored("eval_sequence_len", "validation is as long as training"),
-    converted("excess_length_strategy", "data.too_long", too_long),
+    converted("excess_length_strategy", "data.too_long", axolotl_too_long),
     only_off("min_sample_len", "no record is left out for being short"),
     copied("sample_packing", "data.packing"),
     ignored("eval_sample_packing", "validation is packed as training is"),
@@ -196,13 +100,13 @@ constexpr std::array rows = std::to_array<ImportRow>({
     ignored("embeddings_skip_upcast", "embeddings are held in model.dtype, updates in f32"),
     only_off("fix_untrained_tokens", "embeddings stay as they are"),
 
-    converted("adapter", "lora.enabled", adapter),
+    converted("adapter", "lora.enabled", axolotl_adapter),
     copied("lora_model_dir", "lora.adapters"),
     copied("lora_r", "lora.rank"),
     copied("lora_alpha", "lora.alpha"),
     copied("lora_dropout", "lora.dropout"),
-    converted("lora_target_linear", "lora.target_modules", target_linear),
-    converted("lora_target_modules", "lora.target_modules", target_modules),
+    converted("lora_target_linear", "lora.target_modules", axolotl_target_linear),
+    converted("lora_target_modules", "lora.target_modules", axolotl_target_modules),
     only_off("lora_target_parameters", "adapters are on matrices of attention and feed-forward"),
     copied("lora_modules_to_save", "lora.modules_to_save"),
     only_off("lora_fan_in_fan_out", "matrices are [out, in] here"),
@@ -232,7 +136,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
 
     copied("micro_batch_size", "trainer.batch_size"),
     copied("gradient_accumulation_steps", "trainer.gradient_accumulation"),
-    converted("batch_size", "trainer.gradient_accumulation", batch_size),
+    converted("batch_size", "trainer.gradient_accumulation", axolotl_batch_size),
     ignored("eval_batch_size", "evaluation uses trainer.batch_size"),
     copied("auto_find_batch_size", "trainer.auto_find_batch_size"),
     converted("num_epochs", "trainer.num_epochs", import_epochs),
@@ -263,7 +167,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     converted("warmup_ratio", "trainer.warmup_ratio", import_warmup_ratio),
     only_off("neftune_noise_alpha", "noise on embeddings is not built"),
     only_off("noisy_embedding_alpha", "noise on embeddings is not built"),
-    converted("bf16", "model.dtype", bf16),
+    converted("bf16", "model.dtype", axolotl_bf16),
     converted("bfloat16", "model.dtype", import_bf16),
     flagged("fp16", "model.dtype", "f16"),
     flagged("float16", "model.dtype", "f16"),
@@ -273,7 +177,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     ignored("tf32", "matmuls run in model.dtype"),
     converted("gradient_checkpointing", "trainer.recompute", import_recompute),
     ignored("gradient_checkpointing_kwargs", "recomputing is exact here"),
-    converted("activation_offloading", "trainer.offload_checkpoints", activation_offloading),
+    converted("activation_offloading", "trainer.offload_checkpoints", axolotl_activation_offloading),
     ignored("flash_attention", own_kernels),
     ignored("flash_attn*", own_kernels),
     ignored("flash_optimum", own_kernels),
@@ -291,7 +195,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     ignored("chunked_cross_entropy*", own_kernels),
     ignored("tiled_mlp*", own_kernels),
     ignored("deepcompile", own_kernels),
-    converted("plugins", "", plugins),
+    converted("plugins", "", axolotl_plugins),
 
     ignored("evals_per_epoch", "evaluation comes at the end and every trainer.eval_interval steps"),
     ignored("saves_per_epoch", "a checkpoint comes every trainer.save_interval steps and at the end, and the best one stays"),

@@ -37,6 +37,7 @@ ImportedFile import_file(const std::filesystem::path& path, std::string_view pro
 struct ForeignFile {
   std::string program;
   std::vector<std::string> keys;
+  std::string why_not;  // its files are not read
 };
 std::optional<ForeignFile> recognize_foreign(const std::filesystem::path& path);
 

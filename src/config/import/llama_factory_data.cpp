@@ -48,7 +48,8 @@ class Entry {
     } else if (key == "split") {
       if (value != "train") to_.refuse("a file is read whole; data.max_samples takes the first so many");
     } else if (key.ends_with("_url")) {
-      to_.refuse("a dataset on the Hub, and nothing is downloaded while training: fetch it as JSONL and give it with --data FILE");
+      to_.refuse(
+          "a dataset on the Hub, and nothing is downloaded while training: fetch it as JSONL or Parquet and give it with --data FILE");
     } else if (key == "num_samples") {
       to_.refuse("draws so many records at random; data.max_samples takes the first so many");
     } else {

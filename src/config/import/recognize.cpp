@@ -35,21 +35,44 @@ bool has_components(const YAML::Node& file) {
   return false;
 }
 
-// OneTrainer and its like train image models.
-bool is_one_trainer(const YAML::Node& file) {
-  static constexpr std::array keys = {"training_method",
-                                      "base_model_name",
-                                      "output_model_destination",
-                                      "output_model_format",
-                                      "concepts",
-                                      "concept_file_name",
-                                      "train_dtype",
-                                      "text_encoder",
-                                      "vae",
-                                      "unet",
-                                      "prior",
-                                      "workspace_dir"};
-  return std::count_if(keys.begin(), keys.end(), [&](const char* key) { return has(file, key); }) >= 3;
+// Programs whose files share keys with those that are read, and are none of them.
+struct OtherProgram {
+  std::string_view name, why;
+  std::size_t enough;  // so many of its keys tell it
+  std::vector<std::string_view> keys;
+};
+
+const OtherProgram* other_program(const YAML::Node& file) {
+  constexpr std::string_view no_table = "files of this program are not read. Write a run file by hand: models/ has some to start from";
+  static const std::array<OtherProgram, 5> programs = {{
+      {"OneTrainer",
+       no_media,
+       3,
+       {"training_method", "base_model_name", "output_model_destination", "output_model_format", "concepts", "concept_file_name",
+        "train_dtype", "text_encoder", "vae", "unet", "prior", "workspace_dir"}},
+      {"kohya's sd-scripts",
+       no_media,
+       2,
+       {"network_dim", "network_alpha", "network_module", "network_args", "train_data_dir", "reg_data_dir", "max_train_steps",
+        "max_train_epochs", "max_resolution", "resolution", "unet_lr", "text_encoder_lr", "clip_skip", "caption_extension",
+        "max_token_length", "enable_bucket", "min_snr_gamma"}},
+      {"mlx-lm",
+       no_table,
+       3,
+       {"lora_parameters", "iters", "steps_per_report", "steps_per_eval", "val_batches", "adapter_path", "save_every", "fine_tune_type",
+        "grad_checkpoint", "mask_prompt", "test_batches", "resume_adapter_file"}},
+      {"LitGPT",
+       no_table,
+       3,
+       {"checkpoint_dir", "out_dir", "lora_query", "lora_key", "lora_value", "lora_projection", "lora_mlp", "lora_head", "logger_name",
+        "tokenizer_dir"}},
+      {"ms-swift", no_table, 1, {"train_type", "tuner_type", "tuner_backend", "rlhf_type", "swift_version", "agent_template"}},
+  }};
+  for (const OtherProgram& program : programs) {
+    const auto found = std::count_if(program.keys.begin(), program.keys.end(), [&](std::string_view key) { return has(file, key); });
+    if (static_cast<std::size_t>(found) >= program.enough) return &program;
+  }
+  return nullptr;
 }
 
 const ImportProgram* sure(const YAML::Node& file) {
@@ -74,6 +97,13 @@ const ImportProgram* likely(const YAML::Node& file) {
   }
   if (best == nullptr && !signs_in(file, hugging_face()).empty()) best = &hugging_face();
   return best;
+}
+
+// A file that shares a few keys with a program is not its file.
+bool knows_most_of(const ImportProgram& program, const YAML::Node& file) {
+  std::size_t known = 0;
+  for (const auto& item : file) known += import_row(program.rows, item.first.Scalar()) != nullptr ? 1 : 0;
+  return 2 * known >= file.size();
 }
 
 }  // namespace
@@ -105,11 +135,17 @@ YAML::Node parse_foreign(const fs::path& path) {
 }
 
 const ImportProgram& told_by_keys(const YAML::Node& file, const std::string& name) {
-  if (is_one_trainer(file)) {
-    throw base::usage_error("config", "{} is a file of OneTrainer, which trains image models: {}. Nothing was written.", name, no_media);
-  }
+  if (const OtherProgram* other = other_program(file))
+    throw base::usage_error("config", "{} is a file of {}: {}. Nothing was written.", name, other->name, other->why);
   if (const ImportProgram* program = sure(file)) return *program;
-  if (const ImportProgram* program = likely(file)) return *program;
+  if (const ImportProgram* program = likely(file)) {
+    if (knows_most_of(*program, file)) return *program;
+    throw base::usage_error(
+        "config",
+        "{} has keys of {}, but most of its {} keys are none of that program's: it is taken for no program's file. If it is "
+        "one of {} after all, say so with --from {}.",
+        name, program->name, file.size(), program->name, program->word);
+  }
   throw base::usage_error(
       "config",
       "{} has none of the keys that tell Axolotl, LLaMA-Factory, TRL, Hugging Face, torchtune, accelerate and DeepSpeed "
@@ -137,15 +173,15 @@ std::optional<ForeignFile> recognize_foreign(const fs::path& path) {
   } catch (const base::UserError&) {
     return std::nullopt;
   }
-  if (is_one_trainer(file)) return ForeignFile{"OneTrainer", {"training_method"}};
+  if (const OtherProgram* other = other_program(file)) return ForeignFile{std::string(other->name), {}, std::string(other->why)};
   const ImportProgram* program = sure(file);
   if (program == nullptr) program = likely(file);
-  if (program == nullptr) return std::nullopt;
+  if (program == nullptr || !knows_most_of(*program, file)) return std::nullopt;
   std::vector<std::string> keys = signs_in(file, *program);
   if (program == &torchtune()) keys.insert(keys.begin(), "_component_");
   if (keys.size() < enough) return std::nullopt;
   keys.resize(std::min(keys.size(), most_named));
-  return ForeignFile{std::string(program->name), std::move(keys)};
+  return ForeignFile{std::string(program->name), std::move(keys), {}};
 }
 
 }  // namespace lockstep::config

@@ -43,7 +43,7 @@ bool import_is_data_file(const std::string& name) {
 
 void import_data_path(Importer& to, const YAML::Node& value) {
   if (import_is_data_file(scalar(value))) return to.set("data.path", scalar(value));
-  to.refuse("no file here, and nothing is downloaded while training: fetch it as JSONL and give it with --data FILE");
+  to.refuse("no file here, and nothing is downloaded while training: fetch it as JSONL or Parquet and give it with --data FILE");
 }
 
 // A model that is to come with --model brings its own longest text; a run without one must not be held to the default's.
@@ -65,6 +65,8 @@ void fill_in_length(Importer& to, std::string_view theirs, std::int64_t length) 
 void import_train_on_inputs(Importer& to, const YAML::Node& value) {
   const auto yes = value.IsScalar() ? read_boolean(value.Scalar()) : std::nullopt;
   if (!yes) return to.refuse("must be true or false");
+  // LLaMA-Factory's mask_history says more than that prompts are not trained.
+  if (!*yes && (!to.assigned("data.train_on").empty() || to.on("mask_history"))) return to.ignore("as here");
   to.set("data.train_on", *yes ? "all" : "auto");
 }
 

@@ -59,6 +59,9 @@ struct ImportDefault {
   std::string_view value;
 };
 
+// The row that says what becomes of a key; nothing for a key that the table does not know.
+const ImportRow* import_row(std::span<const ImportRow> rows, std::string_view key);
+
 struct ImportProgram {
   std::string_view name;                // "Axolotl"
   std::string_view word;                // "axolotl", for --from

@@ -198,12 +198,17 @@ void Importer::unknown(std::span<const ImportRow> rows, const std::string& key) 
   refuse(fmt::format("not a key of {} that this command knows{}", program_.name, best ? fmt::format("; did you mean {}?", *best) : ""));
 }
 
-void Importer::take(std::span<const ImportRow> rows, const std::string& key, const YAML::Node& value) {
-  if (value.IsNull()) return ignore("empty");
+const ImportRow* import_row(std::span<const ImportRow> rows, std::string_view key) {
   for (const ImportRow& row : rows) {
     const bool family = row.theirs.ends_with('*');
-    if (row.theirs == key || (family && key.starts_with(row.theirs.substr(0, row.theirs.size() - 1)))) return apply(row, value);
+    if (row.theirs == key || (family && key.starts_with(row.theirs.substr(0, row.theirs.size() - 1)))) return &row;
   }
+  return nullptr;
+}
+
+void Importer::take(std::span<const ImportRow> rows, const std::string& key, const YAML::Node& value) {
+  if (value.IsNull()) return ignore("empty");
+  if (const ImportRow* row = import_row(rows, key)) return apply(*row, value);
   unknown(rows, key);
 }
 

@@ -35,8 +35,9 @@ int run_config_import(std::span<const std::string> args) {
     fmt::print("{}", made.yaml);
   } else {
     base::write_text_atomically(base::real_files(), output, made.yaml);
-    config::load({.file = output, .environment = {}, .assignments = {}});  // says what still has to be settled
     fmt::print("wrote {}; `lockstep config show -f {}` shows the whole of it\n", output, output);
+    std::fflush(stdout);
+    config::load({.file = output, .environment = {}, .assignments = {}});  // says what still has to be settled
   }
   // A script must notice that the run would differ from what the file asked for.
   return static_cast<int>(made.count(config::ImportedKey::Fate::refused) > 0 ? base::ExitCode::usage : base::ExitCode::ok);
