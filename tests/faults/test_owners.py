@@ -54,9 +54,13 @@ def test_an_owner_that_was_killed_is_followed_at_once(start):
     job.send(signal.SIGKILL)
     job.wait()
     assert (job.folder / "lease").exists()
+    left = [job.folder / ".secret", job.folder / ".meeting-0123456789abcdef"]  # what launchers that were killed while they met leave
+    for path in left:
+        path.write_text("x")
     on = start("--ranks", 2, "--resume", "auto", FAKE_STEPS=8).wait(30)  # not after 60 s
     assert on.code == 0, on.err
     assert on.steps() == list(range(1, 9))
+    assert not [path for path in left if path.exists()]
 
 
 def test_a_run_that_was_taken_over_ends_itself(start):

@@ -31,6 +31,15 @@ void reserve_new_name(Setup& setup) {
   setup.plan.folder = setup.job.folder.root.string();
 }
 
+// What launchers of this run met by and were killed before they could remove. Whoever holds the lease knows that they are gone.
+void remove_traces_of_meetings(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name == ".secret" || name.starts_with(".meeting-")) fs::remove(entry.path(), ignored);
+  }
+}
+
 }  // namespace
 
 Ownership::Ownership(Setup& setup, const std::function<void(std::string_view)>& say) {
@@ -43,9 +52,11 @@ Ownership::Ownership(Setup& setup, const std::function<void(std::string_view)>& 
   refuse_to_overwrite(config);
   const fs::path checkpoints = checkpoints_of(config);
   record::claim_checkpoints(base::real_files(), run, checkpoints, !config.checkpoint.resume.empty());
+  remove_traces_of_meetings(run.root);
   if (config.trainer.checkpoint_dir.empty()) return;
   checkpoints_.emplace(checkpoints,
                        record::Lease::Options{.what = "the checkpoint folder", .fix = "another trainer.checkpoint_dir", .say = say});
+  remove_traces_of_meetings(checkpoints);
 }
 
 Ownership::NewFolders::~NewFolders() {

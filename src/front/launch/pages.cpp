@@ -181,11 +181,15 @@ void sweep_old_pages() {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(mine.parent_path(), error)) {
     const fs::path& folder = entry.path();
-    // A launcher makes its folder first and locks it a moment later.
+    // A launcher makes its folder first and locks it a moment later. So it does with the secret that ranks started by hand share.
     if (!folder.filename().string().starts_with(mine.filename().string()) || age_s(folder) < folder_in_the_making_s) continue;
     std::vector<base::FileLock> held;
     std::error_code ignored;
-    if (base::make_private_folder(folder) && nobody_holds(folder, held)) fs::remove_all(folder, ignored);
+    if (folder.extension() == ".secret" && entry.is_regular_file(ignored)) {
+      if (base::FileLock::take(folder)) fs::remove(folder, ignored);
+    } else if (base::make_private_folder(folder) && nobody_holds(folder, held)) {
+      fs::remove_all(folder, ignored);
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "front/launch/launch.h"
 #include "record/run_folder.h"
 
@@ -140,6 +141,20 @@ TEST(Pages, OnlyFoldersWithoutAnOwnerAreSwept) {
   EXPECT_TRUE(fs::exists(record::pages_folder(unlocked))) << "nothing proves that its owner is gone";
   EXPECT_TRUE(fs::exists(record::pages_folder(young))) << "it may be in the making";
   for (const std::string& job : {held, unlocked, young}) fs::remove_all(record::pages_folder(job));
+}
+
+TEST(Pages, SecretsOfDeadJobsAreSwept) {
+  const auto secret = [](const char* which) { return fs::path(record::pages_folder(job_name(which)).string() + ".secret"); };
+  const fs::path held = secret("held"), dead = secret("dead"), young = secret("young");
+  for (const fs::path& path : {held, dead, young}) std::ofstream(path) << "a secret";
+  const auto lock = base::FileLock::take(held);
+  ASSERT_TRUE(lock);
+  for (const fs::path& path : {held, dead}) make_old(path);
+  sweep_old_pages();
+  EXPECT_TRUE(fs::exists(held)) << "its launcher lives";
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(young)) << "its launcher may be about to lock it";
+  for (const fs::path& path : {held, young}) fs::remove(path);
 }
 
 TEST(Pages, AFolderOfAnotherUserIsRefused) {

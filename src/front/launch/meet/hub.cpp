@@ -81,7 +81,10 @@ Hub::Hub(Rendezvous rendezvous)
       links_(secret_, silence_allowed(rendezvous_)),
       job_(base::to_hex(base::random_bytes(8))) {
   Socket listener = listen_for_machines(rendezvous_);
-  if (!rendezvous_.secret_file.empty()) write_private(rendezvous_.secret_file, secret_);
+  if (!rendezvous_.secret_file.empty()) {
+    write_private(rendezvous_.secret_file, secret_);
+    secret_in_use_ = base::FileLock::take(rendezvous_.secret_file);  // whoever finds it unlocked may sweep it up
+  }
   links_.listen(std::move(listener));
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 
+#include "base/file_lock.h"
 #include "front/launch/meet/gathering.h"
 #include "front/launch/meet/links.h"
 #include "front/launch/meet/machines.h"
@@ -46,6 +48,7 @@ class Hub : public Machines {
 
   Rendezvous rendezvous_;
   const std::string secret_;
+  std::optional<base::FileLock> secret_in_use_;
   Links links_;
   const std::string job_;
   std::string welcome_;
