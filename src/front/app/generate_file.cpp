@@ -45,6 +45,11 @@ std::vector<Json> read_lines(const fs::path& path) {
     if (line.contains("prompt") && !line["prompt"].is_string()) refuse("\"prompt\" is not a text");
     if (line.contains("messages") && (!line["messages"].is_array() || line["messages"].empty()))
       refuse("\"messages\" is not a list of messages");
+    for (std::size_t i = 0; line.contains("messages") && i < line["messages"].size(); ++i) {
+      const Json& message = line["messages"][i];
+      if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
+        refuse(fmt::format("message {} has no \"role\": every message says who speaks, \"user\" say", i + 1));
+    }
     lines.push_back(std::move(line));
   }
   if (lines.empty()) throw base::data_error("generate", "{} holds no prompt.", path.string());
