@@ -74,6 +74,25 @@ def test_resumed_is_never_stopped(tmp_path, kind):
     assert not trained or kind in ("whole modules", "dora"), "a checkpoint holds what is trained"
 
 
+SEVEN = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+def test_all_linear_is_the_seven_names(tmp_path):
+    """PEFT writes the names; a run file may say all-linear. The same matrices, so a run goes on either way; others are a contradiction."""
+    def config(name, **lora):
+        return write_config(tmp_path, f"{name}.yaml", lora={**LORA, **lora}, trainer={"batch_size": 12, "max_steps": 4, "save_interval": 2})
+
+    first = train(tmp_path, "first", config("first", target_modules=["all-linear"]), "--ranks", "1", "--max-steps", "2")
+    on = train(tmp_path, "first", config("names", target_modules=SEVEN[::-1]), "--ranks", "1", "--resume", "auto")
+    assert "at step 2" in on.out and sorted(on.steps()) == [1, 2, 3, 4]
+    adapter = str(first.folder / "adapter")
+    said = train(tmp_path, "said", config("said", adapters=[adapter], target_modules=["all-linear"]), "--ranks", "1", "--max-steps", "1")
+    spelled = train(tmp_path, "spelled", config("spelled", adapters=[adapter], target_modules=SEVEN), "--ranks", "1", "--max-steps", "1")
+    assert said.losses() == spelled.losses()
+    refused = train(tmp_path, "fewer", config("fewer", adapters=[adapter], target_modules=SEVEN[:3]), "--ranks", "1", check=False)
+    assert refused.code == 2 and "Remove lora.target_modules: the folder gives the adapter's shape." in refused.text, refused.text
+
+
 def test_a_checkpoint_of_adapters_is_exported(tmp_path):
     import json
     import subprocess
