@@ -11,6 +11,8 @@ import sys
 import termios
 
 import numpy
+import pyarrow
+import pyarrow.parquet
 import pytest
 import tokenizers
 
@@ -67,6 +69,42 @@ def test_jsonl_gives_the_tokens_of_python(files, tmp_path, name):
     assert f"{len(documents)} documents, {len(expected)} tokens of 32 bits" in done.stdout
     assert "MB/s" in done.stdout and done.stderr == ""
     assert [path.name for path in tmp_path.iterdir()] == ["t.bin"]
+
+
+def test_parquet_gives_the_tokens_of_the_same_jsonl(files, tmp_path):
+    root, documents = files
+    rows = pyarrow.table({"id": range(len(documents)), "text": documents, "other": [None] * len(documents)})
+    pyarrow.parquet.write_table(rows, tmp_path / "documents.parquet", row_group_size=70, compression="zstd")
+    common = ("tokenize", "--tokenizer", root / "byte_level", "--append-eos")
+    assert data(*common, "--input", root / "documents.jsonl", "--output", tmp_path / "json.bin").returncode == 0
+    done = data(*common, "--input", tmp_path / "documents.parquet", "--output", tmp_path / "rows.bin", "--threads", 3)
+    assert done.returncode == 0, done.stderr
+    assert tokens_of(tmp_path / "rows.bin") == tokens_of(tmp_path / "json.bin")
+    assert f"{len(documents)} documents" in done.stdout
+    # Between other files, in their order.
+    (tmp_path / "a.txt").write_text("a text")
+    assert data(*common, "--input", tmp_path / "a.txt", tmp_path / "documents.parquet", tmp_path / "a.txt", "--output", tmp_path / "all.bin").returncode == 0
+    assert data(*common, "--input", tmp_path / "a.txt", "--output", tmp_path / "one.bin").returncode == 0
+    one = tokens_of(tmp_path / "one.bin")
+    assert tokens_of(tmp_path / "all.bin") == one + tokens_of(tmp_path / "rows.bin") + one
+
+
+def test_bad_rows_of_parquet_are_named_or_left_out(files, tmp_path):
+    root, _ = files
+    texts = ["good"] * 600 + [None] + ["good"] * 5
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "rows.parquet", row_group_size=100)
+    (tmp_path / "broken.parquet").write_bytes((tmp_path / "rows.parquet").read_bytes()[:-40])
+    common = ("tokenize", "--tokenizer", root / "byte_level", "--output", tmp_path / "t.bin")
+    for args, message in [
+        (("--input", tmp_path / "rows.parquet"), "rows.parquet, row 601: 'text' is not a text but null"),
+        (("--input", tmp_path / "rows.parquet", "--field", "body"), "rows.parquet, row 1: there is no field 'body', only text"),
+        (("--input", tmp_path / "broken.parquet"), "broken.parquet cannot be read as Parquet"),
+    ]:
+        done = data(*common, *args)
+        assert (done.returncode, message in done.stderr) == (4, True), done.stderr
+        assert not list(tmp_path.glob("t.bin*"))
+    done = data(*common, "--input", tmp_path / "rows.parquet", "--skip-bad")
+    assert done.returncode == 0 and "605 documents" in done.stdout and "left out 1 line" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ["byte_level", "unigram", "wordpiece"])

@@ -65,6 +65,37 @@ def test_dry_run_starts_nothing(tmp_path):
     assert "batch 4 x accumulation 1 x 3 ranks" in result.out
 
 
+def planned(tmp_path, *args, **sections):
+    sections = {**sections, "trainer": {"max_steps": 0, **sections.get("trainer", {})}}
+    done = train(tmp_path, "plan", write_config(tmp_path, "plan.yaml", **sections), "--ranks", "1", "--dry-run", "--headless", *args, check=False)
+    return done.code, json.loads(done.out)["steps"] if done.code == 0 else done.err
+
+
+def test_a_dry_run_counts_the_steps_of_any_data(tmp_path):
+    """Windows of 16 tokens, a tenth held back, 12 a step; the built-in stories are counted by making them, as the ranks do."""
+    stories = {"data": {"kind": "stories", "stories": 60, "validation_fraction": 0.1}, "model": {"vocab_size": 1024}}
+    code, steps = planned(tmp_path, **stories)
+    assert code == 0
+    run = train(tmp_path, "run", write_config(tmp_path, trainer={"max_steps": 0}, **stories), "--ranks", "1")
+    assert max(run.steps()) == steps > 10
+    assert planned(tmp_path, "--seed", "5", **stories)[1] != steps or planned(tmp_path, "--seed", "6", **stories)[1] != steps, "other stories"
+    (tmp_path / "tokens.bin").write_bytes(bytes(4 * 2000))
+    (tmp_path / "words.txt").write_bytes(b"a" * 2000)
+    for path in ("tokens.bin", "words.txt"):  # 124 windows, 12 held back
+        assert planned(tmp_path, data={"kind": "auto", "path": str(tmp_path / path)}, model={"vocab_size": 300}) == (0, 10)
+    assert planned(tmp_path, data={"kind": "random", "random_tokens": 2000}) == (0, 10)
+
+
+@pytest.mark.parametrize("steps", [0, 7])
+@pytest.mark.parametrize("key", ["path", "validation_path"])
+@pytest.mark.parametrize("name", ["none.bin", "none.txt"])
+def test_a_dry_run_misses_data_that_is_not_there(tmp_path, steps, key, name):
+    (tmp_path / "tokens.bin").write_bytes(bytes(4 * 2000))
+    data = {"kind": "auto", "path": str(tmp_path / "tokens.bin"), key: str(tmp_path / name)}
+    code, said = planned(tmp_path, data=data, trainer={"max_steps": steps})
+    assert code == 4 and f"{name} does not exist" in said, said
+
+
 def test_resolved_config_starts_the_same_run(tmp_path):
     first = train(tmp_path, "first", write_config(tmp_path, trainer={"max_steps": 4}), "--ranks", "2")
     again = train(tmp_path, "again", first.folder / "config.yaml")

@@ -16,8 +16,8 @@
 #include "config/model_folder.h"
 #include "fuzz/fuzz.h"
 #include "rank/checkpoint/manifest.h"
-#include "records/files.h"
-#include "records/format.h"
+#include "records/files/files.h"
+#include "records/formats/format.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::fuzz {

@@ -10,8 +10,8 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "records/content_hash.h"
-#include "records/packing.h"
+#include "records/prepare/content_hash.h"
+#include "records/samples/packing.h"
 
 namespace lockstep::app {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "records/cache.h"
-#include "records/files.h"
+#include "records/prepare/cache.h"
+#include "records/files/files.h"
 
 namespace lockstep::app {
 

@@ -13,7 +13,7 @@
 #include "front/app/data_verbs.h"
 #include "front/job/prepare_data.h"
 #include "front/show/tokenizing.h"
-#include "records/encode.h"
+#include "records/formats/encode.h"
 
 namespace lockstep::app {
 namespace {

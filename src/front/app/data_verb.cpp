@@ -16,7 +16,7 @@ namespace {
 constexpr const char* help_text = R"(lockstep data: prepares training data
 
   lockstep data inspect           what a file of records holds, and which of its tokens are trained
-  lockstep data tokenize          text or JSONL files to a .bin file of tokens
+  lockstep data tokenize          text, JSONL or Parquet files to a .bin file of tokens
   lockstep data train-tokenizer   a tokenizer from text
 
   lockstep data VERB --help       the flags of a verb

@@ -1,4 +1,4 @@
-// `lockstep data tokenize`: text or JSONL files to a .bin file of token numbers.
+// `lockstep data tokenize`: text, JSONL or Parquet files to a .bin file of token numbers.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -28,10 +28,10 @@ struct Wish {
 
 void describe(CLI::App& app, Wish& wish) {
   app.add_option("--tokenizer", wish.tokenizer, "folder with a tokenizer.json, a model's folder say")->required();
-  app.add_option("--input", wish.input, "text files, or JSONL files (.jsonl, .ndjson)")->required();
+  app.add_option("--input", wish.input, "text files, JSONL files (.jsonl, .ndjson) or Parquet files (.parquet)")->required();
   app.add_option("--output", wish.output, "the .bin file to write")->required();
   app.add_option("--token-type", wish.token_type, "u32, or u16 for vocabularies of up to 65536 tokens")->capture_default_str();
-  app.add_option("--field", wish.inputs.field, "the field of a JSON object that holds the text")->capture_default_str();
+  app.add_option("--field", wish.inputs.field, "the field of a JSON object, or the column, that holds the text")->capture_default_str();
   app.add_flag("--split-lines", wish.inputs.split_lines, "text files: every line is a document, not every file");
   app.add_flag("--append-eos", wish.append_eos, "put the tokenizer's eos token behind every document");
   app.add_flag("--prepend-bos", wish.prepend_bos, "put the tokenizer's bos token before every document");

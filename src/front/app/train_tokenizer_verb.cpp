@@ -1,4 +1,4 @@
-// `lockstep data train-tokenizer`: a byte-level BPE tokenizer from text or JSONL files.
+// `lockstep data train-tokenizer`: a byte-level BPE tokenizer from text, JSONL or Parquet files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct Wish {
 };
 
 void describe(CLI::App& app, Wish& wish) {
-  app.add_option("--input", wish.input, "text files, or JSONL files (.jsonl, .ndjson)")->required();
+  app.add_option("--input", wish.input, "text files, JSONL files (.jsonl, .ndjson) or Parquet files (.parquet)")->required();
   app.add_option("--vocab-size", wish.options.training.vocab_size, "tokens to have in the end, the 256 bytes and special tokens included")
       ->required();
   app.add_option("--output", wish.output, "folder for tokenizer.json and tokenizer_config.json")->required();

@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "config/values.h"
-#include "records/content_hash.h"
+#include "records/prepare/content_hash.h"
 #include "source_hash.h"  // made by cmake/source_hash.cmake
 
 namespace lockstep::job {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "records/prepare.h"
+#include "records/prepare/prepare.h"
 
 namespace lockstep::job {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "records/prepare.h"
+#include "records/prepare/prepare.h"
 
 namespace lockstep::job {
 

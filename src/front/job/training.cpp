@@ -12,7 +12,7 @@
 #include "front/job/identity.h"
 #include "front/job/naming.h"
 #include "front/launch/libtorch.h"
-#include "records/split.h"
+#include "records/samples/split.h"
 
 namespace lockstep::job {
 namespace {
@@ -67,6 +67,7 @@ Training::Training(config::Settings settings, launch::Environment environment, C
       setup_(set_up(std::move(settings), environment_)) {}
 
 void Training::count_samples() {
+  records::check_data_exists(config());
   if (config().trainer.max_steps == 0) setup_.plan.epoch_samples = records::count_training_samples(config());
 }
 

@@ -13,9 +13,7 @@ void TokenizingBar::progress(const std::string& path, double share) {
   bar_->show(static_cast<std::uint64_t>(share * 1000), 1000, "tokenising " + path);
 }
 
-void TokenizingBar::waiting(const std::string& path) {
-  fmt::print(stderr, "[data] another process tokenises {}; waiting for it.\n", path);
-}
+void TokenizingBar::waiting(const std::string& path) { fmt::print(stderr, "[data] another process tokenises {}; waiting for it.\n", path); }
 
 job::DataListener TokenizingBar::listener() {
   return {.on_progress = [this](const std::string& path, double share) { progress(path, share); },

@@ -8,8 +8,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
+#include "text/parquet.h"
 
 namespace lockstep::tokenize {
 namespace {
@@ -21,8 +24,9 @@ constexpr std::size_t largest_piece = 1ull << 30;
 ChunkKind kind_of(const fs::path& path, bool split_lines) {
   const std::string ending = base::lower(path.extension().string());
   if (ending == ".jsonl" || ending == ".ndjson") return ChunkKind::json_lines;
-  if (ending == ".json" || ending == ".gz" || ending == ".zst" || ending == ".parquet" || ending == ".bin") {
-    throw base::data_error("data", "{}: {} files are not read here. Give text, or JSONL (one JSON object a line, named .jsonl).",
+  if (ending == ".parquet") return ChunkKind::parquet_rows;
+  if (ending == ".json" || ending == ".gz" || ending == ".zst" || ending == ".bin") {
+    throw base::data_error("data", "{}: {} files are not read here. Give text, Parquet, or JSONL (one JSON object a line, named .jsonl).",
                            path.string(), ending);
   }
   return split_lines ? ChunkKind::text_lines : ChunkKind::text_part;
@@ -86,6 +90,15 @@ std::string text_of_json_line(std::string_view line, const InputOptions& options
 
 }  // namespace
 
+struct ChunkReader::Parquet {
+  explicit Parquet(const fs::path& path)
+      : file(path), rows({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path.string()) {}
+  base::MappedFile file;
+  text::ParquetRows rows;
+};
+
+ChunkReader::~ChunkReader() = default;
+
 ChunkReader::ChunkReader(const InputOptions& options, std::size_t chunk_bytes, FindCut find_cut)
     : options_(options), chunk_bytes_(chunk_bytes), find_cut_(std::move(find_cut)) {
   for (const fs::path& path : options_.files) {
@@ -98,8 +111,11 @@ bool ChunkReader::open_next() {
   if (file_ == options_.files.size()) return false;
   path_ = options_.files[file_++];
   kind_ = kind_of(path_, options_.split_lines);
-  stream_ = std::ifstream(path_, std::ios::binary);
-  if (!stream_) throw base::data_error("data", "{} cannot be opened: {}.", path_.string(), std::strerror(errno));
+  if (kind_ == ChunkKind::parquet_rows) {
+    parquet_ = std::make_unique<Parquet>(path_);
+  } else if (stream_ = std::ifstream(path_, std::ios::binary); !stream_) {
+    throw base::data_error("data", "{} cannot be opened: {}.", path_.string(), std::strerror(errno));
+  }
   open_ = true;
   ended_ = false;
   line_ = 1;
@@ -147,6 +163,7 @@ std::size_t ChunkReader::end_of_part() {
 Chunk ChunkReader::take(std::size_t bytes) {
   Chunk chunk{.index = index_++, .kind = kind_, .path = path_, .first_line = line_, .offset = offset_};
   chunk.bytes = pending_.substr(0, bytes);
+  chunk.file_bytes = bytes;
   pending_.erase(0, bytes);
   line_ += std::count(chunk.bytes.begin(), chunk.bytes.end(), '\n');
   offset_ += bytes;
@@ -156,10 +173,34 @@ Chunk ChunkReader::take(std::size_t bytes) {
   return chunk;
 }
 
+// Nothing at the file's end.
+std::optional<Chunk> ChunkReader::take_rows() {
+  Chunk chunk{.kind = kind_, .path = path_, .first_line = line_, .offset = offset_};
+  while (chunk.bytes.size() < chunk_bytes_) {
+    const auto lines = parquet_->rows.next_lines();
+    if (!lines) break;
+    chunk.bytes += *lines;
+    line_ += std::count(lines->begin(), lines->end(), '\n');
+  }
+  if (chunk.bytes.empty()) return std::nullopt;
+  chunk.index = index_++;
+  // Rows are taken to be equally long.
+  const auto share = static_cast<double>(line_ - 1) / static_cast<double>(std::max<std::uint64_t>(1, parquet_->rows.count()));
+  const auto end = static_cast<std::uint64_t>(std::min(share, 1.0) * static_cast<double>(parquet_->file.bytes().size()));
+  chunk.file_bytes = end - std::min(end, offset_);
+  offset_ += chunk.file_bytes;
+  return chunk;
+}
+
 std::optional<Chunk> ChunkReader::next() {
   const std::lock_guard lock(mutex_);
   try {
     while (open_ || open_next()) {
+      if (kind_ == ChunkKind::parquet_rows) {
+        if (auto rows = take_rows()) return rows;
+        open_ = false;
+        continue;
+      }
       fill(1);
       if (!pending_.empty()) return take(kind_ == ChunkKind::text_part ? end_of_part() : end_of_lines());
       open_ = false;  // an empty file is no document
@@ -179,7 +220,7 @@ std::int64_t ChunkReader::chunks() {
 
 std::int64_t for_each_document(const Chunk& chunk, const InputOptions& options, const std::function<void(std::string_view)>& take) {
   if (chunk.kind == ChunkKind::text_part) {
-    if (const auto bad = first_bad_byte(chunk.bytes)) {
+    if (const auto bad = base::first_invalid_utf8(chunk.bytes)) {
       throw base::data_error(
           "data", "{} is not UTF-8 at byte {}. Convert it (iconv -t UTF-8), or use --split-lines --skip-bad to leave such lines out.",
           chunk.path.string(), chunk.offset + *bad);
@@ -193,12 +234,13 @@ std::int64_t for_each_document(const Chunk& chunk, const InputOptions& options, 
     const std::string_view line = without_line_end(std::string_view(chunk.bytes).substr(at, end - at));
     at = end;
     if (line.find_first_not_of(" \t") == npos) continue;
-    const std::string place = fmt::format("{}:{}", chunk.path.string(), line_number);
+    const bool row = chunk.kind == ChunkKind::parquet_rows;
+    const std::string place = fmt::format("{}{}{}", chunk.path.string(), row ? ", row " : ":", line_number);
     try {
-      if (chunk.kind == ChunkKind::json_lines) {
+      if (row || chunk.kind == ChunkKind::json_lines) {
         take(text_of_json_line(line, options, place));
       } else {
-        if (const auto bad = first_bad_byte(line))
+        if (const auto bad = base::first_invalid_utf8(line))
           throw base::data_error("data", "{}: not UTF-8 at byte {} of the line. Convert the file, or leave such lines out with --skip-bad.",
                                  place, *bad);
         take(line);
@@ -209,28 +251,6 @@ std::int64_t for_each_document(const Chunk& chunk, const InputOptions& options, 
     }
   }
   return bad_lines;
-}
-
-std::optional<std::size_t> first_bad_byte(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto follows = [&](std::size_t i) { return (byte(i) & 0xC0u) == 0x80u; };
-  for (std::size_t i = 0; i < text.size();) {
-    const unsigned first = byte(i);
-    if (first < 0x80) {
-      ++i;
-    } else if (first >= 0xC2 && first < 0xE0 && follows(i + 1)) {
-      i += 2;
-    } else if (first >= 0xE0 && first < 0xF0 && follows(i + 1) && follows(i + 2) && (first != 0xE0 || byte(i + 1) >= 0xA0) &&
-               (first != 0xED || byte(i + 1) < 0xA0)) {
-      i += 3;
-    } else if (first >= 0xF0 && first < 0xF5 && follows(i + 1) && follows(i + 2) && follows(i + 3) &&
-               (first != 0xF0 || byte(i + 1) >= 0x90) && (first != 0xF4 || byte(i + 1) < 0x90)) {
-      i += 4;
-    } else {
-      return i;
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace lockstep::tokenize

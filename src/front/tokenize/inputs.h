@@ -1,10 +1,11 @@
-// Text and JSONL files as a row of chunks that can be worked on side by side, and the documents in a chunk.
+// Text, JSONL and Parquet files as a row of chunks that can be worked on side by side, and the documents in a chunk.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -14,23 +15,24 @@
 namespace lockstep::tokenize {
 
 struct InputOptions {
-  std::vector<std::filesystem::path> files;  // .jsonl and .ndjson: one JSON object a line; all others: text
-  std::string field = "text";                // where a JSON object has its text
+  std::vector<std::filesystem::path> files;  // .jsonl and .ndjson: one JSON object a line; .parquet: rows; all others: text
+  std::string field = "text";                // where a JSON object or a row has its text
   bool messages = false;                     // a list of messages in that field is read as what they say
   bool split_lines = false;                  // text: every line that is not empty is a document; else a file is one
   bool skip_bad = false;                     // lines that cannot be read are counted and left out
 };
 
-enum class ChunkKind { json_lines, text_lines, text_part };
+enum class ChunkKind { json_lines, parquet_rows, text_lines, text_part };
 
 struct Chunk {
   std::int64_t index = 0;
   ChunkKind kind = ChunkKind::text_part;
   std::filesystem::path path;
-  std::int64_t first_line = 1;  // of a chunk of lines
-  std::uint64_t offset = 0;     // in the file, in bytes
-  std::string bytes;
-  bool ends_document = true;  // text_part: the file ends here
+  std::int64_t first_line = 1;   // of a chunk of lines or rows
+  std::uint64_t offset = 0;      // in the file, in bytes
+  std::string bytes;             // of rows: each as a line of JSON
+  std::uint64_t file_bytes = 0;  // how much of the file this is
+  bool ends_document = true;     // text_part: the file ends here
 };
 
 // Where a text may be cut, at or behind the middle of `text`; nothing where there is no such place. Called under the reader's lock.
@@ -40,6 +42,7 @@ using FindCut = std::function<std::optional<std::size_t>(std::string_view text, 
 class ChunkReader {
  public:
   ChunkReader(const InputOptions& options, std::size_t chunk_bytes, FindCut find_cut);
+  ~ChunkReader();
   std::optional<Chunk> next();
   std::int64_t chunks();  // handed out so far
   std::uint64_t total_bytes() const { return total_bytes_; }
@@ -48,6 +51,7 @@ class ChunkReader {
   bool open_next();
   void fill(std::size_t bytes);
   Chunk take(std::size_t bytes);
+  std::optional<Chunk> take_rows();
   std::size_t end_of_lines();
   std::size_t end_of_part();
 
@@ -63,14 +67,14 @@ class ChunkReader {
   ChunkKind kind_ = ChunkKind::text_part;
   bool open_ = false, ended_ = false;
   std::string pending_;  // read and not yet handed out
+  struct Parquet;
+  std::unique_ptr<Parquet> parquet_;  // the open file, if it is one
   std::int64_t line_ = 1, index_ = 0;
   std::uint64_t offset_ = 0;
 };
 
-// Calls `take` with every document of the chunk (a text_part is one piece of a document). Returns how many bad lines were left out.
+// Calls `take` with every document of the chunk (a text_part is one piece of a document). Returns how many bad lines or rows
+// were left out.
 std::int64_t for_each_document(const Chunk& chunk, const InputOptions& options, const std::function<void(std::string_view)>& take);
-
-// The position of the first byte that is not UTF-8, if there is one.
-std::optional<std::size_t> first_bad_byte(std::string_view text);
 
 }  // namespace lockstep::tokenize

@@ -28,7 +28,7 @@ class Encoder {
   Encoder(const text::Tokenizer& tokenizer, const TokenizeOptions& options) : tokenizer_(tokenizer), options_(options) {}
 
   Done encode(const Chunk& chunk, bool starts_document) const {
-    Done done{.bytes_read = chunk.bytes.size()};
+    Done done{.bytes_read = chunk.file_bytes};
     try {
       std::vector<std::string> texts;
       done.bad_lines = for_each_document(chunk, options_.inputs, [&](std::string_view text) { texts.emplace_back(text); });

@@ -36,7 +36,7 @@ class Documents {
       at_ = 0;
       totals_.bad_lines += for_each_document(*chunk, options_, [&](std::string_view text) { texts_.emplace_back(text); });
       totals_.documents += chunk->kind == ChunkKind::text_part ? (chunk->ends_document ? 1 : 0) : static_cast<std::int64_t>(texts_.size());
-      totals_.bytes_read += chunk->bytes.size();
+      totals_.bytes_read += chunk->file_bytes;
       progress_(totals_);
     }
     return texts_[at_++];

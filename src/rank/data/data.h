@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "records/order.h"
+#include "records/samples/order.h"
 
 namespace lockstep::data {
 

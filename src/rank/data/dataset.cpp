@@ -11,7 +11,7 @@
 #include "rank/data/stories.h"
 #include "rank/data/tokens.h"
 #include "rank/data/vocabularies.h"
-#include "records/prepare.h"
+#include "records/prepare/prepare.h"
 
 namespace lockstep::data {
 namespace {
@@ -90,14 +90,14 @@ Source open_file(const config::DataConfig& data, const config::ModelConfig& mode
 }
 
 Source open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t seed) {
-  const StoryMaker maker;
+  const records::StoryMaker maker;
   if (maker.vocabulary()->size() > vocab_size) {
     throw base::data_error("data",
                            "the built-in stories have {} tokens, model.vocab_size={} is too small for them. Set model.vocab_size=1024, "
                            "or train on your own data with --data.",
                            maker.vocabulary()->size(), vocab_size);
   }
-  return {story_tokens(maker, stories, seed), maker.vocabulary(), "built-in stories"};
+  return {story_tokens(maker, stories, seed), story_vocabulary(maker.vocabulary()), "built-in stories"};
 }
 
 Source open_source(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {

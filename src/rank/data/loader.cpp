@@ -10,9 +10,9 @@
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
+#include "base/draws.h"
 #include "base/error.h"
 #include "rank/data/data.h"
-#include "rank/data/mix.h"
 
 namespace lockstep::data {
 namespace {
@@ -144,9 +144,9 @@ std::int64_t Loader::Impl::time_of(const std::vector<std::int64_t>& samples) con
 // A key of its own for every sample of every epoch, whichever rank draws from it.
 at::Tensor Loader::Impl::keys_of(const std::vector<std::int64_t>& samples, std::int64_t epoch) const {
   at::Tensor keys = at::empty({static_cast<std::int64_t>(samples.size())}, at::TensorOptions().dtype(at::kLong).pinned_memory(pinned));
-  const std::uint64_t key = mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(epoch));
+  const std::uint64_t key = base::mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(epoch));
   for (std::size_t row = 0; row < samples.size(); ++row)
-    keys.data_ptr<std::int64_t>()[row] = static_cast<std::int64_t>(mix(key, static_cast<std::uint64_t>(samples[row])));
+    keys.data_ptr<std::int64_t>()[row] = static_cast<std::int64_t>(base::mix(key, static_cast<std::uint64_t>(samples[row])));
   return keys;
 }
 

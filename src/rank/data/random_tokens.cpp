@@ -1,6 +1,6 @@
 // Random tokens: load without structure, for measuring speed.
+#include "base/draws.h"
 #include "base/error.h"
-#include "rank/data/mix.h"
 #include "rank/data/tokens.h"
 
 namespace lockstep::data {
@@ -13,10 +13,10 @@ class RandomTokens final : public Tokens {
   std::int64_t count() const override { return count_; }
   void read(std::int64_t first, std::span<std::int64_t> tokens) const override {
     base::check(first >= 0 && first + static_cast<std::int64_t>(tokens.size()) <= count_, "random tokens are read within their count");
-    const auto key = mix(static_cast<std::uint64_t>(seed_));
+    const auto key = base::mix(static_cast<std::uint64_t>(seed_));
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const auto bits = mix(key ^ static_cast<std::uint64_t>(first + static_cast<std::int64_t>(i)));
-      tokens[i] = static_cast<std::int64_t>(below(static_cast<std::uint64_t>(vocab_size_), bits));
+      const auto bits = base::mix(key ^ static_cast<std::uint64_t>(first + static_cast<std::int64_t>(i)));
+      tokens[i] = static_cast<std::int64_t>(base::below(static_cast<std::uint64_t>(vocab_size_), bits));
     }
   }
   std::string identity() const override { return fmt::format("random tokens below {}, seed {}", vocab_size_, seed_); }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "records/split.h"
+#include "records/samples/split.h"
 
 namespace lockstep::data {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "rank/data/data.h"
 #include "rank/data/tokens.h"
-#include "records/cache.h"
-#include "records/split.h"
+#include "records/prepare/cache.h"
+#include "records/samples/split.h"
 
 namespace lockstep::data {
 

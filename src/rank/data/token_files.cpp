@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "rank/data/tokens.h"
+#include "records/files/find.h"
 
 namespace lockstep::data {
 namespace {
@@ -17,17 +18,7 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 constexpr std::size_t scanned_bytes = 4u << 20;  // at each end of a file when it is opened
 
 base::MappedFile map(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) {
-    throw base::data_error("data",
-                           "{} does not exist (looked from {}). Give a .bin or text file with --data, or leave it out to train on the "
-                           "built-in stories.",
-                           path.string(), std::filesystem::current_path(error).string());
-  }
-  if (std::filesystem::is_directory(status)) {
-    throw base::data_error("data", "{} is a folder. Give one .bin or text file with --data.", path.string());
-  }
+  records::check_is_one_file(path);
   try {
     return base::MappedFile(path);
   } catch (const base::UserError& failure) {

@@ -1,4 +1,5 @@
 // A model's own tokenizer as the vocabulary of samples and prompts.
+#include "base/utf8.h"
 #include "rank/data/vocabularies.h"
 #include "text/tokenizer.h"
 
@@ -19,7 +20,7 @@ class TokenizerVocabulary final : public Vocabulary {
     return tokens;
   }
   std::string decode(std::span<const std::int32_t> tokens) const override {
-    return valid_utf8(tokenizer_.get().decode(tokens, /*skip_special=*/true));
+    return base::valid_utf8(tokenizer_.get().decode(tokens, /*skip_special=*/true));
   }
   std::optional<std::int32_t> end() const override { return eos_.empty() ? std::nullopt : tokenizer_.get().find(eos_); }
 

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/text.h"
-#include "records/utf8.h"
+#include "base/utf8.h"
 
 namespace lockstep::data {
 namespace {
@@ -26,7 +26,7 @@ class Bytes final : public Vocabulary {
     text.reserve(tokens.size());
     // A model may have more tokens than there are bytes; untrained ones read as "?" in any encoding.
     for (const std::int32_t token : tokens) text += token >= 0 && token < 256 ? static_cast<char>(token) : '?';
-    return valid_utf8(text);
+    return base::valid_utf8(text);
   }
 };
 
@@ -61,20 +61,5 @@ class Numbers final : public Vocabulary {
 
 std::shared_ptr<const Vocabulary> byte_vocabulary() { return std::make_shared<Bytes>(); }
 std::shared_ptr<const Vocabulary> number_vocabulary(std::int64_t size) { return std::make_shared<Numbers>(size); }
-
-std::string valid_utf8(std::string_view text) {
-  std::string valid;
-  valid.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = records::utf8_length(text);
-    if (length > 0) {
-      valid += text.substr(0, length);
-    } else {
-      valid += "\xef\xbf\xbd";
-    }
-    text.remove_prefix(std::max<std::size_t>(1, length));
-  }
-  return valid;
-}
 
 }  // namespace lockstep::data

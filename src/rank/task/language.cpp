@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "base/files.h"
 #include "rank/data/vocabularies.h"
 #include "text/template_source.h"
@@ -144,7 +145,7 @@ std::string TextStream::read_new(bool all) {
   if (!all && (piece.empty() || piece.ends_with(kBroken) || unfinished(piece) > 0)) return "";
   if (language_->memory() < tokens_.size()) before_ = std::max(before_, tokens_.size() - language_->memory());
   read_ = tokens_.size();
-  return data::valid_utf8(piece);
+  return base::valid_utf8(piece);
 }
 
 std::string TextStream::give(std::string piece) {

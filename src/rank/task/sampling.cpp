@@ -1,4 +1,5 @@
 // Each rule keeps at least one token, and ties stand or fall together, as transformers' processors have it.
+#include "base/draws.h"
 #include "rank/task/sampling.h"
 
 #include <ATen/Context.h>
@@ -9,8 +10,6 @@
 #include <ATen/ops/where.h>
 
 #include <limits>
-
-#include "rank/data/mix.h"
 
 namespace lockstep::task {
 namespace {
@@ -58,7 +57,7 @@ at::Tensor choose(const at::Tensor& scores, const Sampling& sampling, std::span<
 }
 
 double uniform_draw(std::int64_t seed, std::uint64_t text, std::int64_t position) {
-  const std::uint64_t bits = data::mix(data::mix(std::uint64_t(seed), text), std::uint64_t(position));
+  const std::uint64_t bits = base::mix(base::mix(std::uint64_t(seed), text), std::uint64_t(position));
   return double(bits >> 11) * 0x1p-53;
 }
 

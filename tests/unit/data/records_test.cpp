@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "rank/data/record_corpus.h"
-#include "records/cache.h"
+#include "records/prepare/cache.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::data {

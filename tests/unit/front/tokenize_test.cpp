@@ -84,23 +84,6 @@ TEST(ChunkReader, CountsLinesOverChunks) {
   EXPECT_EQ(read_all(skip, 1).documents, (std::vector<std::string>{"x", "y"}));
 }
 
-TEST(FirstBadByte, KnowsUtf8) {
-  const std::vector<std::pair<std::string, std::optional<std::size_t>>> cases = {
-      {"", {}},
-      {"plain", {}},
-      {"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x91\x8D", {}},
-      {"\xF4\x8F\xBF\xBF", {}},
-      {"a\xFF", 1},
-      {"a\xC3", 1},
-      {"ab\xE2\x82", 2},
-      {"\xC0\xAF", 0},          // longer than needed
-      {"\xED\xA0\x80", 0},      // half of a pair
-      {"\xF4\x90\x80\x80", 0},  // beyond Unicode
-      {"x\x80", 1},
-  };
-  for (const auto& [text, expected] : cases) EXPECT_EQ(first_bad_byte(text), expected) << text;
-}
-
 TEST(FindCut, CutsWhereNoTokenChanges) {
   const support::TemporaryFolder folder;
   std::string text;

@@ -122,8 +122,8 @@ class TrainingTest : public ::testing::Test {
 };
 
 TEST_F(TrainingTest, TwoInOneProcessAndNothingIsPrinted) {
-  const std::vector<std::string> expected = {"planned", "rank started", "started", "model",    "step",
-                                             "checkpoint", "step",      "checkpoint", "finished", "ended"};
+  const std::vector<std::string> expected = {"planned",    "rank started", "started",    "model",    "step",
+                                             "checkpoint", "step",         "checkpoint", "finished", "ended"};
   for (const std::string name : {"first", "second"}) {
     const auto training = make(name, {}, {{"FAKE_STEPS", "6"}, {"FAKE_SAVE", "5"}});
     EXPECT_EQ(training->plan().world_size, 2);
@@ -191,9 +191,10 @@ TEST_F(TrainingTest, EndsAtOnceWhenAskedTwice) {
 }
 
 TEST_F(TrainingTest, TellsOfStallsAndRestarts) {
-  const auto training = make(
-      "run", {"--max-restarts", "1", "monitor.stall_seconds=0.3"},
-      {{"FAKE_STEPS", "8"}, {"FAKE_SAVE", "2"}, {"FAKE_FAULT", "rank=1 step=3 action=slow ms=1000 once=1;rank=1 step=5 action=kill once=1"}});
+  const auto training = make("run", {"--max-restarts", "1", "monitor.stall_seconds=0.3"},
+                             {{"FAKE_STEPS", "8"},
+                              {"FAKE_SAVE", "2"},
+                              {"FAKE_FAULT", "rank=1 step=3 action=slow ms=1000 once=1;rank=1 step=5 action=kill once=1"}});
   const Ended ended = run(*training);
   EXPECT_EQ(ended.outcome.kind, Outcome::Kind::complete);
   EXPECT_EQ(ended.last_step, 8);
@@ -225,7 +226,10 @@ TEST_F(TrainingTest, StopsWhileDataIsTokenised) {
   std::ofstream(folder_.path() / "tokenizer.json") << text::train_bpe({.vocab_size = 280}, [&]() -> std::optional<std::string_view> {
     return std::exchange(given, true) ? std::nullopt : std::optional<std::string_view>("a line of text that is long enough");
   });
-  const auto training = make("run", {"--data", data.string(), "--tokenizer", (folder_.path() / "tokenizer.json").string(), "data.cache_dir=" + (folder_.path() / "cache").string()}, {});
+  const auto training = make("run",
+                             {"--data", data.string(), "--tokenizer", (folder_.path() / "tokenizer.json").string(),
+                              "data.cache_dir=" + (folder_.path() / "cache").string()},
+                             {});
   on_event_ = [&](const Event& event) {
     if (std::get_if<Tokenizing>(&event) != nullptr) training->stop();
   };

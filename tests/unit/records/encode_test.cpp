@@ -1,8 +1,8 @@
 // Formats and masks: what of a record is trained, shown as text with the trained part in brackets.
 #include <gtest/gtest.h>
 
-#include "records/encode.h"
-#include "records/format.h"
+#include "records/formats/encode.h"
+#include "records/formats/format.h"
 #include "unit/records/simple_words.h"
 
 namespace lockstep::records {

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "records/files.h"
+#include "records/files/files.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::records {
@@ -43,6 +43,8 @@ TEST(RecordFiles, LayoutsGiveRecordsWithTheirLines) {
       {"mark.jsonl", "\xef\xbb\xbf{\"a\":1}\n", {"1:{\"a\":1}"}},
       {"empty.jsonl", "", {}},
       {"blank.jsonl", "\n \n\n", {}},
+      {"turns.jsonl", "{\"turns\":[{\"a\":1},{\"a\":2}]}\n", {"1:{\"turns\":[{\"a\":1},{\"a\":2}]}"}},
+      {"pair.jsonl", "{\"chosen\":[1],\"rejected\":[2]}", {"1:{\"chosen\":[1],\"rejected\":[2]}"}},
       {"list.jsonl", "[{\"a\":1},\n{\"a\":2}]", {"1:{\"a\":1}", "2:{\"a\":2}"}},
       {"list.json", "[\n  {\"a\": \"x]},\\\"{\"},\n\n  {\"a\":\n2}\n]\n", {"2:{\"a\":\"x]},\\\"{\"}", "4:{\"a\":2}"}},
       {"none.json", "[]", {}},

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "records/packing.h"
+#include "records/samples/packing.h"
 
 namespace lockstep::records {
 namespace {

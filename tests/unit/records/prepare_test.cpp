@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "records/prepare.h"
+#include "records/prepare/prepare.h"
 #include "support/temporary_folder.h"
 #include "unit/records/simple_words.h"
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "records/words.h"
+#include "records/formats/words.h"
 
 namespace lockstep::support {
 
