@@ -128,6 +128,17 @@ def test_what_a_run_file_still_needs_is_said_after_it_was_written(here):
     assert yaml.safe_load((here / "run.yaml").read_text())["parallel"]["nnodes"] == 2
 
 
+@pytest.mark.parametrize("content", [
+    {"base_model": "MODEL", "adapter": "lora", "lora_model_dir": "./old", "micro_batch_size": 1},
+    {"model_name_or_path": "MODEL", "adapter_name_or_path": "./old", "stage": "sft", "cutoff_len": 8},
+])
+def test_an_adapter_that_is_trained_on_gives_its_own_shape(here, content):
+    """Defaults of theirs for rank and targets would contradict the folder."""
+    (here / "run.yaml").unlink(missing_ok=True)
+    lockstep(here, "config", "import", write(here, content), "--output", "run.yaml")
+    assert yaml.safe_load((here / "run.yaml").read_text())["lora"] == {"enabled": True, "adapters": ["./old"]}
+
+
 def test_train_says_of_what_program_a_file_is_that_cannot_be_read(here):
     done = lockstep(here, "train", "-f", write(here, MLX), "--dry-run")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1

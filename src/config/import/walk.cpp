@@ -132,6 +132,9 @@ void Importer::stop(std::string_view why) {
 
 void Importer::fill_in(std::string_view theirs, std::string_view ours, const std::string& value) {
   if (!assigned(ours).empty() || has(theirs)) return;
+  // An adapter that is trained on gives its own shape.
+  const bool shape = ours == "lora.rank" || ours == "lora.alpha" || ours == "lora.target_modules";
+  if (shape && !assigned("lora.adapters").empty()) return;
   current_ = {.fate = Fate::filled_in, .line = 0, .theirs = std::string(theirs), .value = "", .says = ""};
   assigned_.emplace_back(std::string(ours), Assigned{fmt::format("the default of {}", theirs), value});
   add(Fate::filled_in, fmt::format("{} = {}", ours, value));
