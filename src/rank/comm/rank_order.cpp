@@ -1,9 +1,12 @@
-// Sums in rank order: slices are exchanged, each rank adds up its own in f32 from rank 0 on, and the sums are gathered. As many bytes as a
-// ring moves; the same bits for any cut of the numbers, and 16-bit numbers are rounded once, not once a rank.
-#include <ATen/ops/add.h>
+// Sums in rank order: ranks send each other slices, each adds up its own in f32 from rank 0 on, and the sums go round. As many bytes as a
+// ring moves, and no number is copied but into the wire; the same bits for any cut of the numbers, and 16-bit ones are rounded once, not
+// once a rank.
 #include <ATen/ops/empty.h>
 
-#include "base/ceil_div.h"
+#include <array>
+#include <vector>
+
+#include "base/error.h"
 #include "rank/comm/transport.h"
 
 namespace lockstep::comm {
@@ -17,14 +20,33 @@ bool has_an_order(const at::Tensor& tensor, Reduce op) { return op == Reduce::su
 // Bytes of any type travel as bytes: transports need not know 16-bit numbers.
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
 
-// out = sum of rows [ranks, count], in f32 at least.
-void add_rows(const at::Tensor& out, const at::Tensor& rows) {
-  const at::ScalarType type = out.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  at::Tensor sum = type == out.scalar_type() ? out : at::empty(out.sizes(), out.options().dtype(type));
-  if (rows.size(0) == 1) sum.copy_(rows[0]);
-  if (rows.size(0) > 1) at::add_out(sum, rows[0].to(type), rows[1]);
-  for (std::int64_t rank = 2; rank < rows.size(0); ++rank) sum.add_(rows[rank]);
-  if (!sum.is_same(out)) out.copy_(sum);
+template <typename T>
+void add_in_order(T* out, const std::vector<const void*>& rows, std::int64_t count) {
+  using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  constexpr std::int64_t block = 2048;  // sums stay in the first cache
+  std::array<Sum, block> sums;
+  for (std::int64_t begin = 0; begin < count; begin += block) {
+    const std::int64_t some = std::min(block, count - begin);
+    const T* first = static_cast<const T*>(rows[0]) + begin;
+    for (std::int64_t i = 0; i < some; ++i) sums[i] = static_cast<Sum>(first[i]);
+    for (std::size_t rank = 1; rank < rows.size(); ++rank) {
+      const T* row = static_cast<const T*>(rows[rank]) + begin;
+      for (std::int64_t i = 0; i < some; ++i) sums[i] += static_cast<Sum>(row[i]);
+    }
+    for (std::int64_t i = 0; i < some; ++i) out[begin + i] = static_cast<T>(sums[i]);
+  }
+}
+
+// out = sum of the ranks' rows, in f32 at least. One of them may be `out` itself.
+void add_in_order(const at::Tensor& out, const std::vector<const void*>& rows) {
+  void* to = out.mutable_data_ptr();
+  switch (out.scalar_type()) {
+    case at::kFloat: return add_in_order(static_cast<float*>(to), rows, out.numel());
+    case at::kDouble: return add_in_order(static_cast<double*>(to), rows, out.numel());
+    case at::kBFloat16: return add_in_order(static_cast<at::BFloat16*>(to), rows, out.numel());
+    case at::kHalf: return add_in_order(static_cast<at::Half*>(to), rows, out.numel());
+    default: throw base::Bug("sums in rank order are of floating point numbers");
+  }
 }
 
 // Operations are done when they return: whoever wants them beside other work queues them.
@@ -36,26 +58,32 @@ class RankOrderTransport : public Transport {
   int size() const override { return wire_->size(); }
 
   Work all_reduce(const at::Tensor& tensor, Reduce op) override {
-    if (!has_an_order(tensor, op) || tensor.numel() == 0) {
+    const at::Tensor flat = tensor.view({-1});
+    if (!has_an_order(tensor, op)) {
       wire_->all_reduce(tensor, op).wait();
     } else if (static_cast<std::int64_t>(tensor.nbytes()) * size() <= kFewBytes) {
-      const at::Tensor flat = tensor.view({-1});
       const at::Tensor all = at::empty({size(), flat.numel()}, flat.options());
       wire_->all_gather(bytes_of(all), bytes_of(flat)).wait();
-      add_rows(flat, all);
+      std::vector<const void*> rows;
+      for (int rank = 0; rank < size(); ++rank) rows.push_back(all[rank].const_data_ptr());
+      add_in_order(flat, rows);
     } else {
-      sum_in_slices(tensor.view({-1}));
+      const std::int64_t count = flat.numel();
+      const auto slice = [&](int rank) {
+        const std::int64_t begin = count * rank / size(), end = count * (rank + 1) / size();
+        return flat.narrow(0, begin, end - begin);
+      };
+      sum_slices(slice(rank()), slice);
+      exchange([&](int) { return slice(rank()); }, slice);
     }
     return {};
   }
   Work reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op) override {
-    if (!has_an_order(mine, op)) {
+    if (has_an_order(mine, op)) {
+      sum_slices(mine.view({-1}), [&](int rank) { return whole.view({-1}).narrow(0, rank * mine.numel(), mine.numel()); });
+    } else {
       wire_->reduce_scatter(mine, whole, op).wait();
-      return {};
     }
-    const at::Tensor received = at::empty({size(), mine.numel()}, mine.options());
-    wire_->all_to_all(bytes_of(received), bytes_of(whole)).wait();
-    add_rows(mine.view({-1}), received);
     return {};
   }
   Work broadcast(const at::Tensor& tensor, int root) override { return done(wire_->broadcast(tensor, root)); }
@@ -71,22 +99,31 @@ class RankOrderTransport : public Transport {
     return {};
   }
 
-  // Equal slices, the last filled up: one buffer goes out, comes back as everyone's slices of mine, and takes the sums.
-  void sum_in_slices(const at::Tensor& flat) {
-    const std::int64_t count = flat.numel(), slice = base::ceil_div(count, std::int64_t(size())), padded = slice * size();
-    const at::Tensor whole = count == padded ? flat : at::empty({padded}, flat.options());
-    if (count != padded) {
-      whole.narrow(0, 0, count).copy_(flat);
-      whole.narrow(0, count, padded - count).zero_();
+  // Every other rank gets sent(rank), and its own comes into received(rank).
+  template <typename Sent, typename Received>
+  void exchange(const Sent& sent, const Received& received) {
+    std::vector<Work> works;
+    for (int step = 1; step < size(); ++step) {
+      const int to = (rank() + step) % size(), from = (rank() + size() - step) % size();
+      works.push_back(wire_->recv(bytes_of(received(from)), from));
+      works.push_back(wire_->send(bytes_of(sent(to)), to));
     }
-    const at::Tensor received = at::empty({size(), slice}, flat.options());
-    wire_->all_to_all(bytes_of(received), bytes_of(whole)).wait();
-    const at::Tensor sum = received[0];  // read first, element by element
-    add_rows(sum, received);
-    wire_->all_gather(bytes_of(whole), bytes_of(sum)).wait();
-    if (count != padded) flat.copy_(whole.narrow(0, 0, count));
+    for (Work& work : works) work.wait();
   }
 
+  // sum = what all ranks have for slice(rank()).
+  template <typename Slice>
+  void sum_slices(const at::Tensor& sum, const Slice& slice) {
+    const auto bytes = static_cast<std::int64_t>(sum.nbytes());
+    if (!others_.defined() || others_.numel() < bytes * size()) others_ = at::empty({bytes * size()}, sum.options().dtype(at::kByte));
+    const auto others = [&](int rank) { return others_.narrow(0, rank * bytes, bytes); };
+    exchange(slice, others);
+    std::vector<const void*> rows;
+    for (int from = 0; from < size(); ++from) rows.push_back((from == rank() ? slice(from) : others(from)).const_data_ptr());
+    add_in_order(sum, rows);
+  }
+
+  at::Tensor others_;  // other ranks' slices, kept from sum to sum: new pages would cost as much as adding
   std::shared_ptr<Transport> wire_;
 };
 
