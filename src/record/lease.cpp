@@ -144,8 +144,10 @@ bool is_named(const Descriptor& file, const fs::path& path) {
 
 }  // namespace
 
-std::optional<Lease::Holder> Lease::read() const {
-  const auto text = text_of(path_);
+std::optional<Lease::Holder> Lease::read() const { return read(path_); }
+
+std::optional<Lease::Holder> Lease::read(const fs::path& path) {
+  const auto text = text_of(path);
   if (!text) return std::nullopt;
   Holder holder;
   holder.counter = static_cast<std::uint64_t>(base::parse_integer(std::string_view(*text).substr(0, counter_digits)).value_or(0));
@@ -160,6 +162,12 @@ std::optional<Lease::Holder> Lease::read() const {
   holder.process = {json.value("host", ""), json.value("boot", ""), json.value("pid_namespace", ""), json.value("pid", std::int64_t{0}),
                     json.value("start_ticks", std::int64_t{0})};
   return holder;
+}
+
+std::optional<LeaseHolder> lease_holder(const fs::path& folder) {
+  const auto holder = Lease::read(folder / "lease");
+  if (!holder) return std::nullopt;
+  return LeaseHolder{holder->token, holder->name(), life_of(holder->process, this_process()) == Life::gone};
 }
 
 Lease::Lease(fs::path folder, Options options)

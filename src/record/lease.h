@@ -33,6 +33,8 @@ struct LeaseTimes {
 // The usual ones, or those of LOCKSTEP_TEST_LEASE="RENEW EXPIRE" in seconds.
 LeaseTimes lease_times();
 
+struct LeaseHolder;
+
 // FOLDER/lease, held. Made in one piece by link(), which is atomic on network file systems too; no locks that a server may lose. Where
 // the owner's process is on this machine and gone, or was killed while it waits for its parent, the folder is taken over at once; where it
 // is alive it is refused at once; an owner elsewhere is watched for expire_s. Its thread renews a counter in the file and notices when
@@ -66,6 +68,8 @@ class Lease {
   void renew();
   void renew_once();
   std::optional<Holder> read() const;
+  static std::optional<Holder> read(const std::filesystem::path& path);
+  friend std::optional<LeaseHolder> lease_holder(const std::filesystem::path& folder);
 
   std::filesystem::path path_;
   Options options_;
@@ -79,6 +83,14 @@ class Lease {
   std::optional<std::string> lost_;
   std::thread thread_;
 };
+
+// Who holds a folder, as another process sees it; nothing where nobody does.
+struct LeaseHolder {
+  std::string token;
+  std::string name;   // "process 7 on box, since 2026-01-31T12:00:00Z"
+  bool gone = false;  // it was a process of this machine and is no more
+};
+std::optional<LeaseHolder> lease_holder(const std::filesystem::path& folder);
 
 // Whether the lease of this folder is still the one with this token: for processes that work on the owner's behalf. Empty token: true.
 bool lease_is(const std::filesystem::path& folder, std::string_view token);

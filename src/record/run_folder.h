@@ -15,6 +15,7 @@ struct RunFolder {
 
   std::filesystem::path config() const { return root / "config.yaml"; }
   std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
+  std::filesystem::path control() const { return root / "control"; }  // wishes (control.h)
   std::filesystem::path summary() const { return root / "summary.json"; }
   std::filesystem::path rank_logs() const { return root / "ranks"; }
   std::filesystem::path rank_log(int rank) const;

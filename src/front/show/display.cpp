@@ -161,6 +161,9 @@ void Display::show_event(const Json& json) {
   if (event == "note") print(text_of(json, "text"));
   if (event == "checkpoint") print(fmt::format("step {}  checkpoint {}", step, text_of(json, "path")));
   if (event == "skipped") print(fmt::format("step {}  skipped: {}", step, text_of(json, "reason")));
+  if (event == "wish" && json.value("done", false)) print(fmt::format("step {}  done as asked: {}", step, text_of(json, "wish")));
+  if (event == "wish" && !json.value("done", false))
+    print(fmt::format("step {}  not done, though asked: {}: {}", step, text_of(json, "wish"), text_of(json, "reason")));
   if (event == "sample") {
     const std::string written = text_of(json, "text"), prompt = text_of(json, "prompt");
     const bool answers = !written.starts_with(prompt);  // a chat: it is not the prompt's continuation

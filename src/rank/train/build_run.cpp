@@ -29,13 +29,18 @@ data::Loader::Options loader_options(const Run& run) {
           .keys = model::adapters_drop(run.config.lora)};
 }
 
-checkpoint::Saver::Options saver_options(const Run& run) {
+// By which this start of the run owns its folder; empty where nobody does.
+std::string lease_token() {
   const char* lease = std::getenv("LOCKSTEP_LEASE");
+  return lease == nullptr ? "" : lease;
+}
+
+checkpoint::Saver::Options saver_options(const Run& run) {
   return {.folder = checkpoints_folder(run.config, run.folder),
           .share = {run.ranks().rank(), run.ranks().size()},
           .keep = run.config.trainer.max_checkpoints,
           .asynchronous = run.config.checkpoint.asynchronous,
-          .may_write = [folder = run.folder.root, token = std::string(lease == nullptr ? "" : lease)] {
+          .may_write = [folder = run.folder.root, token = lease_token()] {
             if (record::lease_is(folder, token)) return;
             throw base::checkpoint_error("checkpoint", "another process has taken over {}: nothing more is written there", folder.string());
           }};
@@ -151,6 +156,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
         {"deterministic", at::globalContext().deterministicAlgorithms()},
         {"activations",
          run->recompute}}.dump());
+    run->control = std::make_unique<record::ControlReader>(run->folder.control(), lease_token());
     if (run->config.monitor.tensorboard)
       run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard", run->progress.step);
     if (!run->world->fallback().empty()) run->note(run->world->fallback());

@@ -18,6 +18,8 @@
 namespace lockstep::train {
 namespace {
 
+using record::Wish;
+
 // A step's numbers on their way to the host. On a GPU they are read one step late, so that the device never waits for us.
 class Reading {
  public:
@@ -68,14 +70,14 @@ class Loop {
       pending_.emplace(std::move(reading));
       if (earlier_) settle(*std::exchange(earlier_, std::nullopt));
       const bool boundary = is_boundary(step);
-      if (boundary || run_.world->device().is_cpu()) settle_all();
+      if (boundary || wished_ != 0 || run_.world->device().is_cpu()) settle_all();
       announce_checkpoint(/*wait=*/false);
       samples_.look_at_tokenizer();
+      if (!stopping_ && due(run_.config.parallel.check_divergence, step)) verify_replicas();
+      const bool improved = wanted(trainer_.eval_interval, step, Wish::evaluate) && run_evaluation();
+      if (wanted(run_.config.monitor.sample_interval, step, Wish::sample)) write_sample();
       if (stopping_) break;
-      if (due(run_.config.parallel.check_divergence, step)) verify_replicas();
-      const bool improved = due(trainer_.eval_interval, step) && run_evaluation();
-      if (due(run_.config.monitor.sample_interval, step)) write_sample();
-      if ((due(trainer_.save_interval, step) || improved) && step < run_.total_steps) save();
+      if ((wanted(trainer_.save_interval, step, Wish::save) || improved) && step < run_.total_steps) save();
     }
     settle_all();
     profile_.stop();
@@ -84,6 +86,10 @@ class Loop {
 
  private:
   static bool due(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
+  // By the calendar, which a stop ends, or because someone asked for it.
+  bool wanted(std::int64_t interval, std::int64_t step, Wish wish) const {
+    return (!stopping_ && due(interval, step)) || record::has(wished_, wish);
+  }
   bool is_boundary(std::int64_t step) const {
     return step >= run_.total_steps || due(trainer_.eval_interval, step) || due(trainer_.save_interval, step) ||
            due(run_.config.parallel.check_divergence, step) || due(run_.config.monitor.sample_interval, step);
@@ -93,7 +99,7 @@ class Loop {
     if (pending_) settle(*std::exchange(pending_, std::nullopt));
   }
 
-  // Reads a finished step's numbers: metrics, skipped steps, the wish to stop. The same on every rank.
+  // Reads a finished step's numbers: metrics, skipped steps, wishes. The same on every rank.
   void settle(const Reading& reading) {
     const std::span<const double> numbers = reading.numbers();
     const int ranks = run_.ranks().size();
@@ -104,7 +110,8 @@ class Loop {
     const double loss = tokens > 0 ? numbers[Totals::loss] / tokens : 0;
     run_.progress.tokens += static_cast<std::int64_t>(tokens);
     run_.progress.skipped = update.skipped_total;
-    if (numbers[Totals::stop] > 0) stopping_ = true;
+    wished_ |= wishes_in(numbers[Totals::wishes]);
+    stopping_ = record::has(wished_, Wish::stop);
     if (update.skipped_in_a_row > 0) report_skip(outcome, numbers, update.skipped_in_a_row);
     summary_.add(outcome.step, seconds, loss, tokens);
     window_seconds_ += seconds;
@@ -196,7 +203,12 @@ class Loop {
 
   // True where this is the best model so far, to be kept. The same on every rank.
   bool run_evaluation() {
-    if (!run_.dataset.validation) return false;
+    if (!run_.dataset.validation) {
+      acknowledge(
+          Wish::evaluate,
+          {{"done", false}, {"reason", "the run has no validation data: start it with data.validation_path or data.validation_fraction"}});
+      return false;
+    }
     make_room();
     const record::EvalLine line = evaluate(run_);
     summary_.add_evaluation(line);
@@ -205,6 +217,8 @@ class Loop {
       run_.tensorboard->add("eval/loss", line.step, line.eval_loss);
       run_.tensorboard->add("eval/accuracy", line.step, line.eval_accuracy);
     }
+    evaluated_at_ = line.step;
+    acknowledge(Wish::evaluate, {{"done", true}, {"eval_loss", line.eval_loss}, {"eval_tokens", line.eval_tokens}});
     last_end_ = Moment(run_.world->device());
     auto& best = run_.progress.best;
     if (!trainer_.keep_best || line.eval_tokens == 0 || !std::isfinite(line.eval_loss) || (best && best->loss <= line.eval_loss))
@@ -224,6 +238,7 @@ class Loop {
     const checkpoint::Contents contents = contents_of(run_);
     run_.saver->begin(run_.progress.step, contents, best_step());
     unannounced_ = run_.progress.step;
+    saves_for_ = take(Wish::save);
     // Writing a small checkpoint behind training gains nothing, and until it is whole a crash would lose the interval before it too.
     announce_checkpoint(/*wait=*/megabytes(contents) < static_cast<double>(run_.config.checkpoint.wait_below_mb));
     run_.ranks().meet("saving a checkpoint");  // a disk may keep one rank far longer than the others
@@ -237,10 +252,12 @@ class Loop {
     try {
       run_.saver->wait();
     } catch (const base::UserError& error) {
+      answer(std::exchange(saves_for_, {}), step, {{"done", false}, {"reason", error.what()}});
       return run_.note(fmt::format("the checkpoint of step {} was not saved, training goes on: {}", step, error.what()));
     }
     if (run_.metrics)
       run_.metrics->write_event(nlohmann::json{{"event", "checkpoint"}, {"step", step}, {"path", checkpoint_path(step).string()}}.dump());
+    answer(std::exchange(saves_for_, {}), step, {{"done", true}, {"checkpoint", checkpoint_path(step).string()}});
   }
 
   std::optional<std::int64_t> best_step() const { return run_.progress.best ? std::optional(run_.progress.best->step) : std::nullopt; }
@@ -253,6 +270,11 @@ class Loop {
     run_.page->set_phase(record::Phase::sampling, run_.progress.step);
     make_room();
     samples_.write(run_.ranks());
+    sampled_at_ = run_.progress.step;
+    if (samples_.can_write())
+      acknowledge(Wish::sample, {{"done", true}});
+    else
+      acknowledge(Wish::sample, {{"done", false}, {"reason", "there is no vocabulary to write with, or monitor.sample_tokens is 0"}});
     last_end_ = Moment(run_.world->device());
   }
 
@@ -264,7 +286,22 @@ class Loop {
     run_.saver->begin(run_.progress.step, contents_of(run_), best_step());
     run_.saver->wait();
     unannounced_ = run_.progress.step;
+    saves_for_ = take(Wish::save);
     announce_checkpoint(/*wait=*/true);
+  }
+
+  // Wishes of the control file that are carried out now; rank 0 knows whose they are.
+  std::vector<record::Asked> take(Wish wish) {
+    wished_ &= ~static_cast<unsigned>(wish);
+    return run_.control ? run_.control->take(static_cast<unsigned>(wish)) : std::vector<record::Asked>();
+  }
+  void acknowledge(Wish wish, const nlohmann::json& what) { answer(take(wish), run_.progress.step, what); }
+  void answer(const std::vector<record::Asked>& asked, std::int64_t step, const nlohmann::json& what) const {
+    for (const record::Asked& one : asked) {
+      nlohmann::json line = {{"event", "wish"}, {"id", one.id}, {"wish", record::name_of(one.wish)}, {"step", step}};
+      line.update(what);
+      run_.metrics->write_event(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    }
   }
 
   // A fine-tune ends with what other programs load: the same kind of folder that it began with.
@@ -282,16 +319,18 @@ class Loop {
 
   void finish() {
     if (!stopping_) {
-      if (!due(trainer_.eval_interval, run_.progress.step)) run_evaluation();
-      if (!due(run_.config.monitor.sample_interval, run_.progress.step)) write_sample();
+      if (!due(trainer_.eval_interval, run_.progress.step) && evaluated_at_ != run_.progress.step) run_evaluation();
+      if (!due(run_.config.monitor.sample_interval, run_.progress.step) && sampled_at_ != run_.progress.step) write_sample();
     }
-    const bool saves = run_.config.checkpoint.save_at_end || stopping_;
+    const bool saves = run_.config.checkpoint.save_at_end || stopping_ || record::has(wished_, Wish::save);
     if (saves) save_last();
     if (!stopping_) write_model();
     run_.page->set_phase(record::Phase::finishing, run_.progress.step);
     run_.faults.at(record::Phase::finishing, run_.progress.step, run_.ranks());
     if (run_.metrics) {
       write_summary();
+      if (saves) acknowledge(Wish::stop, {{"done", true}, {"checkpoint", checkpoint_path(run_.progress.step).string()}});
+      answer(run_.control->take_all(), run_.progress.step, {{"done", false}, {"reason", "the run came to its end before"}});
       run_.metrics->write_event(
           nlohmann::json{{"event", "finished"},
                          {"step", run_.progress.step},
@@ -321,6 +360,9 @@ class Loop {
   Moment last_end_;  // of the last step, or of what came after it: steps are timed from there
   std::optional<Reading> pending_, earlier_;
   std::optional<std::int64_t> unannounced_;  // step of a checkpoint that may still be being written
+  record::Wishes wished_ = 0;                // and not carried out yet; the same on every rank
+  std::vector<record::Asked> saves_for_;     // whose wish `unannounced_` is; rank 0
+  std::int64_t evaluated_at_ = -1, sampled_at_ = -1;
   bool stopping_ = false;
   double window_seconds_ = 0, window_tokens_ = 0;
   std::int64_t window_steps_ = 0;

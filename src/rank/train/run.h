@@ -20,6 +20,7 @@
 #include "rank/train/batches.h"
 #include "rank/train/faults.h"
 #include "rank/train/micro_steps.h"
+#include "record/control.h"
 #include "record/metrics.h"
 #include "record/page.h"
 #include "record/run_folder.h"
@@ -58,6 +59,7 @@ struct Run {
   std::unique_ptr<BatchSource> batches;
   std::unique_ptr<checkpoint::Saver> saver;
   std::unique_ptr<record::MetricsWriter> metrics;          // rank 0 only
+  std::unique_ptr<record::ControlReader> control;          // rank 0 only
   std::unique_ptr<record::TensorBoardWriter> tensorboard;  // rank 0, where monitor.tensorboard asks for it
   Faults faults;
   Progress progress;

@@ -53,6 +53,8 @@ Samples::Samples(const Run& run) : run_(run) {
   reading_ = std::async(std::launch::async, [&run] { return language_of_run(run.config, run.dataset.vocabulary.get()); });
 }
 
+bool Samples::can_write() const { return writes_samples(run_); }
+
 void Samples::look_at_tokenizer() {
   if (reading_.valid() && reading_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) language_ = reading_.get();
 }

@@ -19,6 +19,9 @@ class Samples {
   // A tokenizer that cannot be read is an error as soon as it is known, not when the first sample is due. Cheap.
   void look_at_tokenizer();
 
+  // Whether there is anything to write with: a vocabulary, and monitor.sample_tokens. The same on every rank.
+  bool can_write() const;
+
   // Collective. Rank r writes the samples i of monitor.sample_prompts with i % ranks == r; rank 0 records all of them, in order. Where the
   // tokenizer has a chat template, a prompt is what a user says.
   void write(const comm::Group& ranks);

@@ -17,7 +17,7 @@ at::Tensor local_totals(const Run& run, const at::Tensor& loss_sum, std::int64_t
   at::Tensor numbers = at::zeros({Totals::per_rank + 2 * ranks}, at::kDouble);
   double* slots = numbers.mutable_data_ptr<double>();
   slots[Totals::tokens] = static_cast<double>(trained_tokens);
-  slots[Totals::stop] = stop_requested() ? 1 : 0;
+  slots[Totals::wishes] = (stop_requested() ? 1 : 0) + (run.control ? Totals::from_control_file * run.control->announce() : 0);
   slots[Totals::per_rank + ranks + rank] = static_cast<double>(peak_memory_bytes(run.world->device()));
   numbers = numbers.to(loss_sum.device(), /*non_blocking=*/true);
   numbers[Totals::loss].copy_(loss_sum);
@@ -26,6 +26,11 @@ at::Tensor local_totals(const Run& run, const at::Tensor& loss_sum, std::int64_t
 }
 
 }  // namespace
+
+record::Wishes wishes_in(double sum) {
+  const auto whole = static_cast<std::int64_t>(sum), unit = static_cast<std::int64_t>(Totals::from_control_file);
+  return static_cast<record::Wishes>(whole / unit) | (whole % unit > 0 ? static_cast<unsigned>(record::Wish::stop) : 0u);
+}
 
 // [one_step:begin]
 StepOutcome train_step(Run& run) {

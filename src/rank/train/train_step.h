@@ -9,15 +9,21 @@
 
 #include "rank/train/moment.h"
 #include "rank/train/run.h"
+#include "record/control.h"
 
 namespace lockstep::train {
 
 // What ranks sum at the end of a step, f64 on the device: one small all-reduce carries all of it.
-//   [loss sum, trained tokens, ranks that were asked to stop, not-finite flag of each rank.., peak memory of each rank..]
+//   [loss sum, trained tokens, wishes, not-finite flag of each rank.., peak memory of each rank..]
+// Wishes are one number, so that the sum keeps its length: a rank that a signal asked to stop adds 1, rank 0 adds what the control file
+// asks for, times `from_control_file`.
 struct Totals {
-  enum Slot { loss, tokens, stop, per_rank };
-  at::Tensor numbers;  // [per_rank + 2 * ranks]
+  enum Slot { loss, tokens, wishes, per_rank };
+  static constexpr double from_control_file = 1 << 20;  // more than there are ranks
 };
+
+// What Totals::wishes says.
+record::Wishes wishes_in(double sum);
 
 // A step's outcome; the tensors are still being computed when train_step() returns on a GPU.
 struct StepOutcome {
