@@ -63,7 +63,7 @@ class ControlReader {
   std::atomic<bool> has_new_ = false;
   std::mutex mutex_;
   std::condition_variable wake_;
-  bool closing_ = false;               // guarded by mutex_, as is what follows
+  bool closing_ = false;  // guarded by mutex_, as is what follows
   std::vector<Asked> new_, announced_;
   std::thread thread_;
 };

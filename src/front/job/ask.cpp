@@ -40,9 +40,9 @@ class Asking {
     for (const record::Wish wish : wishes) asked_.push_back({fresh_id(), wish});
     const auto holder = record::lease_holder(run);
     if (!holder || holder->gone) {
-      throw base::usage_error("ask",
-                              "{} is not being trained{}: nobody could answer. `lockstep train` goes on with it by --name {} --resume auto.",
-                              run.string(), holder ? fmt::format(" any more (it was by {})", holder->name) : "", run.filename().string());
+      throw base::usage_error(
+          "ask", "{} is not being trained{}: nobody could answer. `lockstep train` goes on with it by --name {} --resume auto.",
+          run.string(), holder ? fmt::format(" any more (it was by {})", holder->name) : "", run.filename().string());
     }
     lease_ = holder->token;
     tail_.skip_to_end();
@@ -59,7 +59,8 @@ class Asking {
       for (const std::string& line : tail_.poll().lines) hear(line);
       if (answers_.size() == asked_.size()) break;
       if (!lives) give_up(left, "has ended before it could {}.{}");
-      if (base::seconds_since(begun_ns_) > timeout_s_) give_up(left, fmt::format("did not {{}} within {:g} s (--timeout).{{}}", timeout_s_));
+      if (base::seconds_since(begun_ns_) > timeout_s_)
+        give_up(left, fmt::format("did not {{}} within {:g} s (--timeout).{{}}", timeout_s_));
     }
     std::vector<Answer> in_order;
     for (const Asked& asked : asked_) in_order.push_back(answers_.at(asked.id));
@@ -109,7 +110,7 @@ class Asking {
   record::Tail tail_;
   std::vector<Asked> asked_;
   std::string lease_;
-  std::map<std::string, Answer> answers_;                         // by id
+  std::map<std::string, Answer> answers_;                        // by id
   std::map<std::int64_t, std::vector<Answer::Sample>> samples_;  // by step
 };
 
@@ -125,8 +126,8 @@ fs::path find_run(const std::string& run, const fs::path& output) {
     if (fs::exists(record::RunFolder{entry.path()}.config(), error)) names.push_back(entry.path().filename().string());
   }
   const auto near = base::nearest(run, names);
-  throw base::usage_error("ask", "there is no run {} here, nor under {}.{} Give a run's folder, or its name and --output.", run, output.string(),
-                          near ? fmt::format(" Did you mean {}?", *near) : "");
+  throw base::usage_error("ask", "there is no run {} here, nor under {}.{} Give a run's folder, or its name and --output.", run,
+                          output.string(), near ? fmt::format(" Did you mean {}?", *near) : "");
 }
 
 std::vector<Answer> ask(const fs::path& run, std::span<const record::Wish> wishes, double timeout_s) {

@@ -18,7 +18,7 @@ std::filesystem::path find_run(const std::string& run, const std::filesystem::pa
 // What came of a wish.
 struct Answer {
   record::Wish wish;
-  std::int64_t step = 0;       // after which it was carried out, on all ranks
+  std::int64_t step = 0;  // after which it was carried out, on all ranks
   bool done = false;
   std::string reason;          // why not
   std::string checkpoint;      // of save and stop
