@@ -29,9 +29,10 @@ MAY = {
     "rank/task": {"config", "text", "rank/data", "rank/model", "rank/kernels"},
     "rank/optim": {"config", "rank/comm", "rank/kernels", "rank/model"},
     "rank/parallel": {"config", "record", "rank/comm", "rank/kernels", "rank/model"},
-    "rank/checkpoint": {"config", "record", "rank/comm", "rank/model"},
+    "rank/checkpoint": {"record"},
+    "rank/hub": {"config", "rank/kernels", "rank/model", "rank/checkpoint"},
     "rank/train": {"config", "record", "text", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/task", "rank/optim", "rank/parallel",
-                   "rank/checkpoint"},
+                   "rank/checkpoint", "rank/hub"},
     "rank/bench": {"config", "record", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/optim", "rank/parallel", "rank/train"},
     "rank/app": {"config", "record", "rank/comm", "rank/kernels", "rank/train", "rank/bench"},
 }

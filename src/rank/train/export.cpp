@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "rank/checkpoint/peft.h"
+#include "rank/hub/peft.h"
 #include "rank/model/adapter.h"
 #include "rank/train/progress_bar.h"
 #include "rank/train/state.h"
@@ -26,15 +26,15 @@ std::string export_checkpoint_adapter(const ExportRequest& request, const config
     adapters.push_back(units.back().get());
     for (const auto& [name, view] : units.back()->pieces_of(units.back()->exact())) reader.read("model", name, view);
   }
-  checkpoint::write_peft_folder(base::real_files(), request.output, config.lora, base_of(config.model), adapters);
+  hub::write_peft_folder(base::real_files(), request.output, config.lora, base_of(config.model), adapters);
   return fmt::format("{}: the adapter of {}, as a PEFT folder", request.output.string(), reader.folder().string());
 }
 
 }  // namespace
 
-checkpoint::HubExport hub_export_of(const config::RunConfig& config) {
+hub::HubExport hub_export_of(const config::RunConfig& config) {
   std::error_code error;
-  checkpoint::HubExport what{.model = config.model, .dtype = config.model.dtype};
+  hub::HubExport what{.model = config.model, .dtype = config.model.dtype};
   // The folder may be gone when an old run is exported; the shape says all that is needed.
   if (!config.model.path.empty() && fs::exists(fs::path(config.model.path) / "config.json", error)) what.source = config.model.path;
   what.tokenizer = config.data.tokenizer.empty() ? what.source : fs::path(config.data.tokenizer);
@@ -47,15 +47,15 @@ fs::path export_model(const Run& run) {
     for (auto& [name, view] : unit->pieces_of(unit->exact())) tensors[name] = view;
   }
   const fs::path folder = run.folder.root / "model";
-  checkpoint::write_hub_folder(base::real_files(), folder, hub_export_of(run.config),
-                               {.fetch = [&](const std::string& name) { return tensors.at(name); }});
+  hub::write_hub_folder(base::real_files(), folder, hub_export_of(run.config),
+                        {.fetch = [&](const std::string& name) { return tensors.at(name); }});
   return folder;
 }
 
 fs::path export_adapter(const Run& run) {
   const fs::path folder = run.folder.root / "adapter";
   const std::vector<model::Unit*> trained = run.replica.trained_in_forward_order();
-  checkpoint::write_peft_folder(base::real_files(), folder, run.config.lora, base_of(run.config.model), {trained.begin(), trained.end()});
+  hub::write_peft_folder(base::real_files(), folder, run.config.lora, base_of(run.config.model), {trained.begin(), trained.end()});
   return folder;
 }
 
@@ -79,19 +79,19 @@ std::string export_checkpoint(const ExportRequest& request) {
   const checkpoint::Reader reader(where);
   check_same_model(reader, config.model);
   if (config.lora.enabled) return export_checkpoint_adapter(request, config, reader);
-  checkpoint::HubExport what = hub_export_of(config);
+  hub::HubExport what = hub_export_of(config);
   what.dtype = config::dtype_named(request.dtype).value_or(config.model.dtype);
   what.max_shard_bytes = request.max_shard_bytes;
   what.nf4 = request.nf4;
   ProgressBar bar;
   std::uint64_t total = 0;
-  checkpoint::write_hub_folder(base::real_files(), request.output, what,
-                               {.fetch = [&](const std::string& name) { return reader.view("model", name); },
-                                .done = [&](const std::string& name) { reader.forget("model", name); }},
-                               [&](std::uint64_t bytes, std::uint64_t of) {
-                                 total = of;
-                                 bar.show(bytes, of);
-                               });
+  hub::write_hub_folder(base::real_files(), request.output, what,
+                        {.fetch = [&](const std::string& name) { return reader.view("model", name); },
+                         .done = [&](const std::string& name) { reader.forget("model", name); }},
+                        [&](std::uint64_t bytes, std::uint64_t of) {
+                          total = of;
+                          bar.show(bytes, of);
+                        });
   return fmt::format("{}: {} in {}, from {}", request.output.string(), base::human_bytes(total), config::name_of(what.dtype),
                      where.string());
 }

@@ -4,14 +4,14 @@
 #include <filesystem>
 #include <string>
 
-#include "rank/checkpoint/hub_writer.h"
+#include "rank/hub/hub_writer.h"
 #include "rank/train/arguments.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {
 
 // What goes along with a run's weights.
-checkpoint::HubExport hub_export_of(const config::RunConfig& config);
+hub::HubExport hub_export_of(const config::RunConfig& config);
 
 // RUN/model, from the weights this rank holds. One rank calls it.
 std::filesystem::path export_model(const Run& run);

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "base/error.h"
-#include "rank/checkpoint/hub_folder.h"
-#include "rank/checkpoint/peft.h"
+#include "rank/hub/hub_folder.h"
+#include "rank/hub/peft.h"
 #include "rank/kernels/fp8.h"
 #include "rank/model/adapter.h"
 #include "rank/train/device_memory.h"
@@ -20,7 +20,7 @@ at::Tensor original_of(const config::ModelConfig& model, const parallel::Replica
 }
 
 // Into weights that are held dense.
-void fold(const checkpoint::PeftAdapter& adapter, const parallel::Replica& replica) {
+void fold(const hub::PeftAdapter& adapter, const parallel::Replica& replica) {
   std::set<std::string> open;
   for (const std::string& name : adapter.touched()) open.insert(name);
   for (const auto& unit : replica.units) {
@@ -74,10 +74,10 @@ void initialize_weights(const config::RunConfig& config, parallel::Replica& repl
 }
 
 std::vector<std::string> load_weights(const config::RunConfig& config, parallel::Replica& replica) {
-  std::vector<std::string> notes = checkpoint::load_units(checkpoint::HubFolder(config.model.path), replica.units);
+  std::vector<std::string> notes = hub::load_units(hub::HubFolder(config.model.path), replica.units);
   const auto& adapters = config.lora.adapters;
   for (std::size_t i = 0; i + 1 < adapters.size(); ++i) {
-    fold(checkpoint::PeftAdapter(adapters[i]), replica);
+    fold(hub::PeftAdapter(adapters[i]), replica);
     notes.push_back(fmt::format("{} is folded into the weights", adapters[i]));
   }
   return notes;
@@ -93,7 +93,7 @@ void initialize_adapters(const config::RunConfig& config, parallel::Replica& rep
     replica.adapters[whole]->refresh_weights();
   }
   decoder.reset_magnitudes();
-  if (!config.lora.adapters.empty()) checkpoint::PeftAdapter(config.lora.adapters.back()).load(replica.adapters);
+  if (!config.lora.adapters.empty()) hub::PeftAdapter(config.lora.adapters.back()).load(replica.adapters);
 }
 
 }  // namespace lockstep::train

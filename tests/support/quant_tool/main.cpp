@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "rank/checkpoint/bnb.h"
+#include "rank/hub/bnb.h"
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/checkpoint/safetensors.h"
 #include "rank/model/quantized.h"
@@ -42,7 +42,7 @@ void quantize(const std::string& kind, const SafetensorsFile& in, const std::fil
       contents.push_back({entry.name + ".absmax", matrix.piece(0).scales});
       continue;
     }
-    for (const NamedTensor& tensor : bnb_tensors(piece, matrix, 0)) contents.push_back({tensor.name, tensor.tensor});
+    for (const NamedTensor& tensor : hub::bnb_tensors(piece, matrix, 0)) contents.push_back({tensor.name, tensor.tensor});
   }
   support::write_safetensors(out, contents);
 }
@@ -60,7 +60,7 @@ void dense(const std::string& dtype, const SafetensorsFile& in, const std::files
     const auto state = nlohmann::json::parse(text);
     const model::Piece piece{name, state.at("shape").get<std::vector<std::int64_t>>()};
     auto matrix = matrix_of(piece, "nf4", dtype == "F32" ? at::kFloat : dtype == "F16" ? at::kHalf : at::kBFloat16);
-    matrix.assign(0, read_bnb(find, piece, in.path().string()));
+    matrix.assign(0, hub::read_bnb(find, piece, in.path().string()));
     at::Tensor buffer;
     contents.push_back({name, matrix.dense(buffer)});
   }

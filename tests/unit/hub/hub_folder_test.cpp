@@ -1,5 +1,5 @@
 // A model folder's weights: types, shards and alignment as they come, memory that stays small, and hostile files that are only refused.
-#include "rank/checkpoint/hub_folder.h"
+#include "rank/hub/hub_folder.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,10 @@
 #include "rank/model/model.h"
 #include "support/temporary_folder.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
+
+using checkpoint::dtype_name;
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -200,4 +203,4 @@ TEST_F(Hub, WalkingKeepsLittleInMemory) {
 }
 
 }  // namespace
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

@@ -1,5 +1,5 @@
 // Opens a model folder's weight files and compares what they hold with what a model needs.
-#include "rank/checkpoint/hub_folder.h"
+#include "rank/hub/hub_folder.h"
 
 #include <sys/mman.h>
 
@@ -15,10 +15,16 @@
 #include "base/error.h"
 #include "base/safetensors.h"
 #include "base/text.h"
-#include "rank/checkpoint/bnb.h"
+#include "rank/hub/bnb.h"
 #include "rank/checkpoint/pages.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
+
+using checkpoint::drop_pages;
+using checkpoint::dtype_name;
+using checkpoint::SafetensorsFile;
+using checkpoint::TensorEntry;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -204,4 +210,4 @@ void HubFolder::forget(const std::string& name) const {
   drop_pages(tensor->file->bytes(*tensor->entry));
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

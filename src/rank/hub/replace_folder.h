@@ -5,8 +5,8 @@
 
 #include "base/files.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
 
 void replace_folder(base::FileSystem& files, const std::filesystem::path& partial, const std::filesystem::path& folder);
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

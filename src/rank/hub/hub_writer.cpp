@@ -1,5 +1,5 @@
 // The folder's files one after the other: shards, index, config.json, generation_config.json, tokenizer.
-#include "rank/checkpoint/hub_writer.h"
+#include "rank/hub/hub_writer.h"
 
 #include <algorithm>
 #include <map>
@@ -12,12 +12,18 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "config/model_folder.h"
-#include "rank/checkpoint/bnb.h"
-#include "rank/checkpoint/replace_folder.h"
+#include "rank/hub/bnb.h"
+#include "rank/hub/replace_folder.h"
 #include "rank/checkpoint/safetensors.h"
 #include "rank/model/model.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
+
+using checkpoint::lay_out;
+using checkpoint::NamedTensor;
+using checkpoint::safetensors_header;
+using checkpoint::TensorEntry;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -227,4 +233,4 @@ void write_hub_folder(base::FileSystem& files, const fs::path& folder, const Hub
   replace_folder(files, partial, folder);
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

@@ -1,7 +1,7 @@
 // The old folder steps aside, the new one takes its name, the old one goes.
-#include "rank/checkpoint/replace_folder.h"
+#include "rank/hub/replace_folder.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
 
 namespace fs = std::filesystem;
 
@@ -22,4 +22,4 @@ void replace_folder(base::FileSystem& files, const fs::path& partial, const fs::
   files.sync_directory(parent.empty() ? "." : parent);
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

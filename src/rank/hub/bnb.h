@@ -12,12 +12,12 @@
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/model/quantized.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
 
 class HubFolder;
 
 // What a checkpoint stores for one piece of an NF4 matrix, on the host.
-std::vector<NamedTensor> bnb_tensors(const model::Piece& piece, const model::QuantizedMatrix& matrix, std::size_t index);
+std::vector<checkpoint::NamedTensor> bnb_tensors(const model::Piece& piece, const model::QuantizedMatrix& matrix, std::size_t index);
 
 // What config.json says of such weights ("quantization_config"), as JSON.
 std::string bnb_config_json(at::ScalarType compute_dtype, bool double_quant);
@@ -36,4 +36,4 @@ kernels::QuantizedBlocks read_bnb(const HubFolder& folder, const model::Piece& p
 // A piece on the host as the folder holds it, or in `dtype` where it holds it in four bits.
 at::Tensor whole_weight(const HubFolder& folder, const model::Piece& piece, at::ScalarType dtype);
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

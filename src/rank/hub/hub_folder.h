@@ -15,7 +15,7 @@
 #include "rank/checkpoint/safetensors.h"
 #include "rank/model/unit.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
 
 // The mapped files of one folder. The constructor checks the index and every header; errors are UserError(ExitCode::checkpoint) that
 // name file and tensor. Every rank opens it for itself: mapped pages are shared, and walk() gives them back behind itself.
@@ -26,8 +26,8 @@ class HubFolder {
   ~HubFolder();
 
   struct Tensor {
-    const SafetensorsFile* file = nullptr;
-    const TensorEntry* entry = nullptr;
+    const checkpoint::SafetensorsFile* file = nullptr;
+    const checkpoint::TensorEntry* entry = nullptr;
   };
   const std::filesystem::path& path() const { return folder_; }
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
@@ -47,7 +47,7 @@ class HubFolder {
   void open_index(const std::filesystem::path& index);
 
   std::filesystem::path folder_;
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::vector<std::unique_ptr<checkpoint::SafetensorsFile>> files_;
   std::map<std::string, Tensor> tensors_;
 };
 
@@ -76,4 +76,4 @@ class Upload {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

@@ -13,7 +13,7 @@
 #include "config/run_config.h"
 #include "rank/model/unit.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
 
 struct HubExport {
   config::ModelConfig model;
@@ -37,4 +37,4 @@ using ExportProgress = std::function<void(std::uint64_t bytes, std::uint64_t of)
 void write_hub_folder(base::FileSystem& files, const std::filesystem::path& folder, const HubExport& what, const TensorSource& tensors,
                       const ExportProgress& progress = {});
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

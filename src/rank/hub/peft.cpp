@@ -1,5 +1,5 @@
 // Adapters in PEFT's files.
-#include "rank/checkpoint/peft.h"
+#include "rank/hub/peft.h"
 
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -11,10 +11,16 @@
 #include "base/text.h"
 #include "config/adapter/fit.h"
 #include "config/adapter/folder.h"
-#include "rank/checkpoint/replace_folder.h"
+#include "rank/hub/replace_folder.h"
 #include "rank/model/adapter.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
+
+using checkpoint::dtype_name;
+using checkpoint::lay_out;
+using checkpoint::safetensors_header;
+using checkpoint::TensorEntry;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +147,4 @@ void write_peft_folder(base::FileSystem& files, const fs::path& folder, const co
   replace_folder(files, partial, folder);
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

@@ -10,11 +10,14 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "base/error.h"
-#include "rank/checkpoint/bnb.h"
-#include "rank/checkpoint/hub_folder.h"
+#include "rank/hub/bnb.h"
+#include "rank/hub/hub_folder.h"
 #include "rank/checkpoint/pages.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
+
+using checkpoint::ReadAhead;
+
 namespace {
 
 constexpr std::size_t ahead_bytes = 256u << 20;
@@ -96,12 +99,6 @@ void receive_quantized(const HubFolder& folder, const Target& target) {
 
 }  // namespace
 
-kernels::QuantizedBlocks read_bnb(const HubFolder& folder, const model::Piece& piece) {
-  const HubFolder::Tensor* weight = folder.find(piece.name);
-  return read_bnb([&](const std::string& name) { return folder.find(name) ? folder.view(name) : at::Tensor(); }, piece,
-                  weight ? weight->file->path().string() : folder.path().string());
-}
-
 at::Tensor whole_weight(const HubFolder& folder, const model::Piece& piece, at::ScalarType dtype) {
   at::Tensor view = folder.view(piece.name);
   if (view.scalar_type() != at::kByte) return view;
@@ -182,4 +179,4 @@ void Upload::finish() {
   if (!impl_->device.is_cpu()) c10::impl::VirtualGuardImpl(impl_->device.type()).getStream(impl_->device).synchronize();
 }
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

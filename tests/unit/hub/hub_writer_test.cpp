@@ -1,5 +1,5 @@
 // Writing model folders: shards, dtypes, what goes along, and a disk that fails at every possible moment.
-#include "rank/checkpoint/hub_writer.h"
+#include "rank/hub/hub_writer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,12 +9,16 @@
 
 #include "base/error.h"
 #include "config/config.h"
-#include "rank/checkpoint/hub_folder.h"
+#include "rank/hub/hub_folder.h"
 #include "rank/model/model.h"
 #include "support/files/faulty_files.h"
 #include "support/temporary_folder.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
+
+using checkpoint::SafetensorsFile;
+using checkpoint::TensorEntry;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -132,4 +136,4 @@ TEST(HubWriter, TheNthOperationFails) {
 }
 
 }  // namespace
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

@@ -14,7 +14,7 @@
 #include "rank/checkpoint/safetensors.h"
 #include "rank/model/unit.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
 
 // An adapter that is there, read-only. Errors name file and tensor.
 class PeftAdapter {
@@ -32,12 +32,12 @@ class PeftAdapter {
   std::vector<std::string> touched() const;
 
  private:
-  at::Tensor tensor(const TensorEntry& entry) const;
+  at::Tensor tensor(const checkpoint::TensorEntry& entry) const;
 
   std::filesystem::path folder_;
   config::LoraConfig lora_;
   config::AdapterTargets targets_;
-  SafetensorsFile file_;
+  checkpoint::SafetensorsFile file_;
 };
 
 // Written beside and renamed; what stood there before is replaced. base: what the adapter belongs to. Numbers are written
@@ -45,4 +45,4 @@ class PeftAdapter {
 void write_peft_folder(base::FileSystem& files, const std::filesystem::path& folder, const config::LoraConfig& lora,
                        const std::string& base, const std::vector<const model::Unit*>& adapters);
 
-}  // namespace lockstep::checkpoint
+}  // namespace lockstep::hub

@@ -1,5 +1,5 @@
 // Packs pieces of NF4 matrices as bitsandbytes does, and checks what it packed before anything believes it.
-#include "rank/checkpoint/bnb.h"
+#include "rank/hub/bnb.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
@@ -12,8 +12,12 @@
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "rank/hub/hub_folder.h"
 
-namespace lockstep::checkpoint {
+namespace lockstep::hub {
+
+using checkpoint::NamedTensor;
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -152,4 +156,10 @@ kernels::QuantizedBlocks read_bnb(const FindTensor& find, const model::Piece& pi
   return PieceReader(find, piece, where).read();
 }
 
-}  // namespace lockstep::checkpoint
+kernels::QuantizedBlocks read_bnb(const HubFolder& folder, const model::Piece& piece) {
+  const HubFolder::Tensor* weight = folder.find(piece.name);
+  return read_bnb([&](const std::string& name) { return folder.find(name) ? folder.view(name) : at::Tensor(); }, piece,
+                  weight ? weight->file->path().string() : folder.path().string());
+}
+
+}  // namespace lockstep::hub
