@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "build_id.h"  // made by cmake/build_id.cmake
-#include "front/app/config_verb.h"
+#include "front/app/config/config_verb.h"
 #include "front/app/verbs.h"
 
 namespace {

@@ -3,7 +3,7 @@
 
 #include "base/files.h"
 #include "base/text.h"
-#include "front/app/config_verb.h"
+#include "front/app/config/config_verb.h"
 #include "unit/config/support.h"
 #include "support/source_folder/source_folder.h"
 

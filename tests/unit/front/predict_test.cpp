@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "front/app/bench_sizes.h"
+#include "front/app/measure/bench_sizes.h"
 #include "front/plan/predict.h"
 
 namespace lockstep::plan {

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "front/app/become_worker.h"
 #include "front/app/flags.h"
-#include "front/app/output_folder.h"
+#include "front/app/model/output_folder.h"
 #include "front/app/verbs.h"
 
 namespace lockstep::app {

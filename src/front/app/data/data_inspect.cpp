@@ -1,5 +1,5 @@
 // Counts lengths, duplicates and what packing would bring.
-#include "front/app/data_inspect.h"
+#include "front/app/data/data_inspect.h"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "front/app/chat_worker.h"
-#include "front/app/text_flags.h"
+#include "front/app/text/chat_worker.h"
+#include "front/app/text/text_flags.h"
 #include "front/app/verbs.h"
 #include "text/terminal.h"
 

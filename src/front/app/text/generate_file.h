@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "front/app/text_flags.h"
+#include "front/app/text/text_flags.h"
 
 namespace lockstep::app {
 

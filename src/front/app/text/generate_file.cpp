@@ -1,5 +1,5 @@
 // Ranks write parts beside the output; the whole is made from them at the end and renamed, so that nobody sees half a file.
-#include "front/app/generate_file.h"
+#include "front/app/text/generate_file.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Two pipes and a process.
-#include "front/app/chat_worker.h"
+#include "front/app/text/chat_worker.h"
 
 #include <fcntl.h>
 #include <unistd.h>

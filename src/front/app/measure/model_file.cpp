@@ -1,5 +1,5 @@
 // Looks for a model's file where people keep them.
-#include "front/app/model_file.h"
+#include "front/app/measure/model_file.h"
 
 #include <fmt/format.h>
 

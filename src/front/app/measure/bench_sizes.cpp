@@ -1,5 +1,5 @@
 // Reads "1K..1G".
-#include "front/app/bench_sizes.h"
+#include "front/app/measure/bench_sizes.h"
 
 #include <algorithm>
 #include <cctype>

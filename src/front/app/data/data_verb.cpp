@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "front/app/data_verbs.h"
+#include "front/app/data/data_verbs.h"
 #include "front/app/verbs.h"
 
 namespace lockstep::app {

@@ -1,5 +1,5 @@
 // Reads the flags of verbs that write model folders.
-#include "front/app/output_folder.h"
+#include "front/app/model/output_folder.h"
 
 #include <cmath>
 #include <filesystem>

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "front/app/become_worker.h"
-#include "front/app/generate_file.h"
+#include "front/app/text/generate_file.h"
 #include "front/app/verbs.h"
 
 namespace lockstep::app {

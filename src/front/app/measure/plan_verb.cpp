@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "config/config.h"
 #include "front/app/flags.h"
-#include "front/app/model_file.h"
+#include "front/app/measure/model_file.h"
 #include "front/app/verbs.h"
 #include "front/plan/predict.h"
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
-#include "front/app/data_verbs.h"
+#include "front/app/data/data_verbs.h"
 #include "front/app/flags.h"
 #include "front/show/progress_bar.h"
 #include "front/tokenize/train.h"

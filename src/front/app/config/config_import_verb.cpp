@@ -8,7 +8,7 @@
 #include "base/files.h"
 #include "config/config.h"
 #include "config/import/import.h"
-#include "front/app/config_verb.h"
+#include "front/app/config/config_verb.h"
 #include "front/app/flags.h"
 
 namespace lockstep::app {

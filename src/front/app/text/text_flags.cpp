@@ -1,5 +1,5 @@
 // Flags to worker arguments; mistakes are refused before anything starts.
-#include "front/app/text_flags.h"
+#include "front/app/text/text_flags.h"
 
 #include <fmt/format.h>
 

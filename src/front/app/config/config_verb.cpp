@@ -1,5 +1,5 @@
 // `lockstep config show | explain | import | schema | reference`.
-#include "front/app/config_verb.h"
+#include "front/app/config/config_verb.h"
 
 #include <cstdio>
 #include <vector>
