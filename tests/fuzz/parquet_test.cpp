@@ -42,8 +42,14 @@ std::string bytes_of(std::string_view hex) {
   return bytes;
 }
 
-const std::vector<std::string_view> words = {"PAR1",         std::string_view("\x00\x00\x00\x00", 4), "\xff\xff\xff\xff", "\xff\xff\xff\xff\x0f",
-                                             "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", "\x15\x02", "\x19\x1c", "\x15\x06\x15\x06"};
+const std::vector<std::string_view> words = {"PAR1",
+                                             std::string_view("\x00\x00\x00\x00", 4),
+                                             "\xff\xff\xff\xff",
+                                             "\xff\xff\xff\xff\x0f",
+                                             "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+                                             "\x15\x02",
+                                             "\x19\x1c",
+                                             "\x15\x06\x15\x06"};
 
 TEST(Parquet, Rows) {
   std::int64_t read = 0;
