@@ -40,8 +40,10 @@ const std::map<std::string, config::ModelConfig> kModels = {
     {"llama-1b", shape(2048, 16, 32, 8, 8192, 128256, true, false)},
 };
 const std::map<std::string, at::ScalarType> kTypes = {{"f32", at::kFloat}, {"bf16", at::kBFloat16}, {"f16", at::kHalf}};
-const std::map<std::string, model::Keep> kKeep = {
-    {"all", model::Keep::all}, {"matmuls", model::Keep::matmuls}, {"without_qkv", model::Keep::without_qkv}, {"input", model::Keep::input}};
+const std::map<std::string, model::Recompute> kKeep = {{"all", model::Recompute::none},
+                                                       {"matmuls", model::Recompute::norms},
+                                                       {"without_qkv", model::Recompute::qkv},
+                                                       {"input", model::Recompute::blocks}};
 
 // The first two rounds make buffers and plans; they are left out.
 double median_seconds(int steps, const at::Device& device, const std::function<void()>& body) {
@@ -98,7 +100,7 @@ int main(int argc, char** argv) {
   const auto token_count = at::full({}, count, at::kDouble).to(device);
 
   const double ours = median_seconds(steps, device, [&] { decoder.forward_backward(tokens, targets, optimizer->scale()); });
-  const double flops = model::flops_per_token(config, time) * count;
+  const double flops = layout::flops_per_token(config, time) * count;
   std::printf("%s, %.1fM parameters, %s, batch %lld x %lld\n", arg["--model"].c_str(), parameters * 1e-6, arg["--dtype"].c_str(),
               (long long)batch, (long long)time);
   std::printf("forward+backward %9.0f tokens/s  %8.2f ms  %8.1f GFLOP/s\n", count / ours, ours * 1e3, flops / ours * 1e-9);

@@ -6,7 +6,10 @@
 #include <set>
 
 #include "base/text.h"
-#include "config/adapter/targets.h"
+#include "config/option.h"
+#include "config/value.h"
+#include "layout/adapter_targets.h"
+#include "layout/family.h"
 
 namespace lockstep::config {
 namespace {
@@ -26,6 +29,7 @@ class Checker {
   std::vector<std::string> run() {
     names();
     heads();
+    family();
     quantization();
     if (broken_.empty()) adapters();
     lengths();
@@ -83,6 +87,14 @@ class Checker {
     }
   }
 
+  void family() {
+    const ModelConfig& m = config_.model;
+    const auto key = layout::contradiction(m);
+    if (!key) return;
+    broken({"model.family", *key}, "model.family = {} does not go with {} = {}. Leave model.family out: it follows from the shape.",
+           name_of(m.family), *key, write_value(option_of(*key), option_of(*key).get(config_)));
+  }
+
   void quantization() {
     const ModelConfig& m = config_.model;
     if (config_.lora.enabled && config_.lora.dora && config_.lora.dropout > 0) {
@@ -108,7 +120,7 @@ class Checker {
   // What a PEFT folder says was compared with the model and with its own weights.
   void adapters() {
     if (!config_.lora.enabled || !config_.lora.adapters.empty()) return;
-    for (const TargetMistake& mistake : target_mistakes(config_.model, config_.lora)) {
+    for (const layout::TargetMistake& mistake : layout::target_mistakes(config_.model, config_.lora)) {
       if (mistake.key == "lora.layers_to_transform" && folder_to_come("model.num_layers")) continue;
       broken({mistake.key}, "{}", mistake.text);
     }

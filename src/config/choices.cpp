@@ -31,6 +31,14 @@ std::span<const Choice> choices_of(DType) {
   return choices;
 }
 
+std::span<const Choice> choices_of(Family) {
+  static const std::vector<Choice> choices = {
+      choice(Family::automatic, "auto"), choice(Family::llama, "llama"),     choice(Family::qwen2, "qwen2"),
+      choice(Family::qwen3, "qwen3"),    choice(Family::mistral, "mistral"),
+  };
+  return choices;
+}
+
 std::span<const Choice> choices_of(Backend) {
   static const std::vector<Choice> choices = {
       choice(Backend::automatic, "auto"),    choice(Backend::single, "single", {"none"}),
@@ -191,6 +199,7 @@ std::optional<DType> dtype_named(std::string_view name) {
   return std::nullopt;
 }
 
+std::string_view name_of(Family family) { return name_in(family); }
 std::string_view name_of(DType dtype) { return name_in(dtype); }
 std::string_view name_of(Backend backend) { return name_in(backend); }
 std::string_view name_of(DeviceKind kind) { return name_in(kind); }

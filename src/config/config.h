@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "layout/dims.h"
 
 namespace lockstep::config {
 
@@ -71,12 +72,11 @@ BatchPlan plan_batch(const RunConfig& config, int ranks);
 // Steps of warm-up in a run of so many: trainer.warmup_steps, or the share warmup_ratio of all, or the shorter of both.
 std::int64_t warmup_steps(const TrainerConfig& trainer, std::int64_t total_steps);
 
-// Fills in what may be left out of a model's shape: kv_heads, head_dim, intermediate_size. Idempotent.
-ModelConfig with_defaults(ModelConfig model);
-std::int64_t count_parameters(const ModelConfig& model);
+using layout::with_defaults;  // fills in what may be left out of a model's shape
 
 // The names the config files use.
 std::string_view name_of(DType dtype);
+std::string_view name_of(Family family);
 std::string_view name_of(Backend backend);
 std::string_view name_of(DeviceKind kind);
 std::string_view name_of(LrScaling scaling);

@@ -20,7 +20,7 @@ constexpr std::int64_t longest_by_itself = 2048;
 constexpr std::array own_keys = {"model.name",         "model.path",         "model.dtype",       "model.initializer_range",
                                  "model.load_in_4bit", "model.load_in_8bit", "model.double_quant"};
 // 0 means "follows from the others" here, which contradicts nothing.
-constexpr std::array open_when_zero = {"model.kv_heads", "model.head_dim", "model.intermediate_size"};
+constexpr std::array open_when_zero = {"model.family", "model.kv_heads", "model.head_dim", "model.intermediate_size"};
 
 bool contains(const auto& keys, std::string_view key) { return std::find(keys.begin(), keys.end(), key) != keys.end(); }
 

@@ -205,6 +205,8 @@ class Loader {
     RunConfig& config = settings_.values;
     const ModelConfig given = config.model;
     config.model = with_defaults(given);
+    if (given.family == Family::automatic && config.model.family != given.family)
+      derived("model.family", "model.qkv_bias, model.qk_norm and model.sliding_window");
     if (given.kv_heads == 0) derived("model.kv_heads", "model.num_heads");
     if (given.head_dim == 0) derived("model.head_dim", "model.hidden_size / model.num_heads");
     if (given.intermediate_size == 0) derived("model.intermediate_size", "model.hidden_size");

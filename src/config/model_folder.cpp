@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "config/option.h"
 #include "config/value.h"
+#include "layout/family.h"
 
 namespace lockstep::config {
 namespace {
@@ -21,17 +22,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uintmax_t longest_config = 16u << 20;  // no honest config.json comes near
 
-struct Family {
-  std::string_view architecture, model_type;
-  std::int64_t max_positions;  // what transformers takes where the file does not say
-  bool has_window_switch;      // use_sliding_window decides whether sliding_window counts
-};
-constexpr std::array families = {
-    Family{"LlamaForCausalLM", "llama", 2048, false},
-    Family{"Qwen2ForCausalLM", "qwen2", 32768, true},
-    Family{"Qwen3ForCausalLM", "qwen3", 32768, true},
-    Family{"MistralForCausalLM", "mistral", 131072, false},
-};
 constexpr std::string_view supported = "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM and MistralForCausalLM";
 
 std::string shown(const Json& value) {
@@ -55,7 +45,8 @@ class ConfigFile {
   }
 
   FolderModel read() {
-    const Family& family = find_family();
+    const layout::Family& family = find_family();
+    run_.model.family = family.family;
     FolderModel result;
     refuse_quantised();
     sizes();
@@ -71,7 +62,7 @@ class ConfigFile {
     set("initializer_range", "model.initializer_range", 0.02);
     run_.model.max_seq_len = family.max_positions;
     count("max_position_embeddings", "model.max_seq_len");
-    run_.model.qk_norm = family.model_type == "qwen3";
+    run_.model.qk_norm = family.qk_norm == layout::Trait::always;
     window(family);
     rotary();
     result.model = run_.model;
@@ -120,7 +111,7 @@ class ConfigFile {
     if (!json_.contains(key)) throw mistake(fmt::format("it has no {}", key));
   }
 
-  const Family& find_family() const {
+  const layout::Family& find_family() const {
     std::string architecture, type;
     if (const Json* list = find("architectures"); list != nullptr && list->is_array() && !list->empty() && list->front().is_string())
       architecture = list->front().get<std::string>();
@@ -128,7 +119,7 @@ class ConfigFile {
     if (architecture.empty() && type.empty()) {
       throw mistake(fmt::format("it names neither architectures nor a model_type, so it is not a model's. Supported are {}", supported));
     }
-    for (const Family& family : families) {
+    for (const layout::Family& family : layout::families()) {
       if (architecture.empty() ? family.model_type == type : family.architecture == architecture) {
         if (!type.empty() && type != family.model_type)
           throw mistake(fmt::format("architectures says {}, model_type says {}: one of them is wrong", architecture, type));
@@ -208,17 +199,17 @@ class ConfigFile {
     if (act != nullptr && *act != "silu") throw mistake(fmt::format("hidden_act = {} is not supported; silu is", shown(*act)));
   }
 
-  void biases(const Family& family) {
+  void biases(const layout::Family& family) {
     set("mlp_bias", "model.qkv_bias", false);  // read by the rules of a switch
     if (run_.model.qkv_bias) throw mistake("mlp_bias = true: biases in the feed-forward part are not supported");
     set("attention_bias", "model.qkv_bias", false);
-    if (family.model_type == "qwen2") run_.model.qkv_bias = true;
+    if (family.qkv_bias == layout::Trait::always) run_.model.qkv_bias = true;
   }
 
   // Data no longer than the window sees no difference, so one number for all layers is enough.
-  void window(const Family& family) {
+  void window(const layout::Family& family) {
     if (family.model_type == "llama") return;
-    if (family.has_window_switch) {
+    if (family.window_switch) {
       const Json* on = find("use_sliding_window");
       if (on == nullptr || *on == false) return;
       if (*on != true) throw mistake(fmt::format("use_sliding_window = {} must be true or false", shown(*on)));

@@ -23,7 +23,7 @@ FolderModel read_model_folder(const std::filesystem::path& folder);
 std::optional<DType> dtype_from_hugging_face(std::string_view name);
 
 // config.json for a model of this shape. With a `source` folder its file is the start and keeps what we know nothing of (token ids,
-// versions); without one the family is the plainest that has the shape's traits: Llama, Qwen2 (biases) or Qwen3 (head norms).
+// versions); without one the family is layout::exported_family.
 std::string hugging_face_config(const ModelConfig& model, DType dtype, const std::filesystem::path& source);
 
 }  // namespace lockstep::config

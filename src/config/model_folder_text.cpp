@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "config/config.h"
 #include "config/model_folder.h"
+#include "layout/family.h"
 
 namespace lockstep::config {
 namespace {
@@ -35,29 +36,11 @@ Json rope_scaling(const RopeScalingConfig& scaling) {
   throw base::Bug("a kind of rope scaling that has no name");
 }
 
-// The family that transformers would build this very network from.
-struct FamilyName {
-  const char *architecture, *model_type;
-};
-FamilyName family_of(const ModelConfig& m) {
-  if (m.qk_norm && m.qkv_bias) {
-    throw base::usage_error(
-        "export",
-        "no Hugging Face family has both biases of q, k and v (model.qkv_bias) and head norms (model.qk_norm), so there "
-        "is no folder that transformers would load.");
-  }
-  if (m.qk_norm) return {"Qwen3ForCausalLM", "qwen3"};
-  if (m.qkv_bias) return {"Qwen2ForCausalLM", "qwen2"};
-  // transformers' Llama knows no window and wants heads that divide the width; its Mistral is the same network without these rules.
-  if (m.sliding_window > 0 || m.hidden_size % m.num_heads != 0) return {"MistralForCausalLM", "mistral"};
-  return {"LlamaForCausalLM", "llama"};
-}
-
 Json made(const ModelConfig& m) {
-  const auto [architecture, type] = family_of(m);
+  const layout::Family& family = layout::exported_family(m);
   // The keys of transformers 4, which every version and vLLM read.
-  Json json = {{"architectures", {architecture}},
-               {"model_type", type},
+  Json json = {{"architectures", {family.architecture}},
+               {"model_type", family.model_type},
                {"attention_bias", false},
                {"attention_dropout", 0.0},
                {"bos_token_id", nullptr},
@@ -77,8 +60,8 @@ Json made(const ModelConfig& m) {
                {"tie_word_embeddings", m.tie_embeddings},
                {"use_cache", true},
                {"vocab_size", m.vocab_size}};
-  if (std::string_view(type) != "llama") json["sliding_window"] = m.sliding_window > 0 ? Json(m.sliding_window) : Json(nullptr);
-  if (std::string_view(type).starts_with("qwen")) {
+  if (family.family != Family::llama) json["sliding_window"] = m.sliding_window > 0 ? Json(m.sliding_window) : Json(nullptr);
+  if (family.window_switch) {
     json.erase("attention_bias");
     json["use_sliding_window"] = m.sliding_window > 0;
     json["max_window_layers"] = m.sliding_window > 0 ? 0 : m.num_layers;

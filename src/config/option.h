@@ -27,6 +27,7 @@ struct Choice {
 };
 
 std::span<const Choice> choices_of(DType);
+std::span<const Choice> choices_of(Family);
 std::span<const Choice> choices_of(Backend);
 std::span<const Choice> choices_of(DeviceKind);
 std::span<const Choice> choices_of(LrScaling);

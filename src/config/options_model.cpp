@@ -21,6 +21,11 @@ std::vector<Option> model_options() {
           .flags = {"--model", "-m"},
           .example = "models/Llama-3.2-1B",
       }),
+      option<&R::model, &M::family>({
+          .key = "model.family",
+          .says = "Whose network this is: names of tensors, and what a written model folder calls itself. auto: the plainest family that "
+                  "has qkv_bias, qk_norm and sliding_window as they are set.",
+      }),
       option<&R::model, &M::hidden_size>({
           .key = "model.hidden_size",
           .says = "Width of the residual stream.",

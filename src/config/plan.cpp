@@ -1,4 +1,4 @@
-// What follows from the settings: batch, accumulation, learning rate, and the size of the model.
+// What follows from the settings: batch, accumulation and learning rate.
 #include <algorithm>
 #include <cmath>
 
@@ -66,25 +66,6 @@ std::int64_t warmup_steps(const TrainerConfig& trainer, std::int64_t total_steps
   if (trainer.warmup_ratio <= 0) return trainer.warmup_steps;
   const auto share = static_cast<std::int64_t>(std::ceil(trainer.warmup_ratio * static_cast<double>(total_steps)));
   return trainer.warmup_steps > 0 ? std::min(trainer.warmup_steps, share) : share;
-}
-
-ModelConfig with_defaults(ModelConfig model) {
-  if (model.kv_heads == 0) model.kv_heads = model.num_heads;
-  if (model.head_dim == 0) model.head_dim = model.hidden_size / model.num_heads;
-  if (model.intermediate_size == 0) model.intermediate_size = (model.hidden_size * 8 / 3 + 63) / 64 * 64;
-  return model;
-}
-
-std::int64_t count_parameters(const ModelConfig& given) {
-  const ModelConfig m = with_defaults(given);
-  const std::int64_t hidden = m.hidden_size, queries = m.num_heads * m.head_dim, keys = m.kv_heads * m.head_dim;
-  std::int64_t block = 2 * hidden;                            // the two norms
-  block += hidden * (queries + 2 * keys) + queries * hidden;  // q, k, v and o
-  if (m.qkv_bias) block += queries + 2 * keys;
-  if (m.qk_norm) block += 2 * m.head_dim;
-  block += 3 * hidden * m.intermediate_size;  // gate, up, down
-  const std::int64_t embedding = m.vocab_size * hidden;
-  return embedding + m.num_layers * block + hidden + (m.tie_embeddings ? 0 : embedding);
 }
 
 }  // namespace lockstep::config

@@ -8,6 +8,7 @@
 namespace lockstep::config {
 
 enum class DType { f32, f16, bf16 };
+enum class Family { automatic, llama, qwen2, qwen3, mistral };
 enum class Backend { automatic, single, cpu, gloo, nccl };
 enum class DeviceKind { automatic, cuda, cpu };
 enum class LrScaling { none, linear, sqrt };
@@ -39,6 +40,7 @@ struct RopeScalingConfig {
 struct ModelConfig {
   std::string name = "custom";
   std::string path;  // a Hugging Face model folder to start from; empty: random weights
+  Family family = Family::automatic;
   std::int64_t hidden_size = 256;
   std::int64_t num_layers = 8;
   std::int64_t num_heads = 8;

@@ -13,7 +13,7 @@
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "config/adapter/folder.h"
-#include "config/adapter/targets.h"
+#include "layout/adapter_targets.h"
 
 namespace lockstep::config {
 namespace {
@@ -32,8 +32,8 @@ class Fit {
       : folder_(folder), model_(model), use_(use), lora_(read_adapter_folder(folder)), targets_(lora_) {}
 
   void check() {
-    const std::vector<Module> modules = modules_of(model_);
-    const auto touched = [&](const Module& module) { return targets_.contains(module.name) || targets_.saves(module.name); };
+    const std::vector<layout::Module> modules = layout::modules_of(model_);
+    const auto touched = [&](const layout::Module& module) { return targets_.contains(module.name) || targets_.saves(module.name); };
     if (std::none_of(modules.begin(), modules.end(), touched)) {
       throw misfit(
           fmt::format("its target_modules ({}) name no matrix of this model, which has q_proj, k_proj, v_proj, o_proj, gate_proj, "
@@ -41,26 +41,26 @@ class Fit {
                       base::join(lora_.target_modules, ", ")));
     }
     if (use_ != AdapterUse::merge) refuse_modules_trained_whole();
-    for (const Module& module : modules) expect(module);
+    for (const layout::Module& module : modules) expect(module);
     compare();
     if (use_ != AdapterUse::merge) refuse_what_only_merges(modules);
   }
 
  private:
-  void expect(const Module& module) {
+  void expect(const layout::Module& module) {
     const std::string name = std::string(prefix) + module.name;
-    const bool in_block = is_in_block(module.name);
+    const bool in_block = layout::is_in_block(module.name);
     if (targets_.saves(module.name) && !in_block) needed_[name + ".weight"] = {module.out, module.in};
     if (!targets_.contains(module.name)) return;
     const std::int64_t rank = targets_.rank(module.name);
-    if (module.name == embedding_module) {
+    if (module.name == layout::embedding_module) {
       needed_[name + ".lora_embedding_A"] = {rank, module.out};
       needed_[name + ".lora_embedding_B"] = {module.in, rank};
     } else {
       needed_[name + ".lora_A.weight"] = {rank, module.in};
       needed_[name + ".lora_B.weight"] = {module.out, rank};
     }
-    if (lora_.dora) needed_[name + ".lora_magnitude_vector"] = {module.name == embedding_module ? module.in : module.out};
+    if (lora_.dora) needed_[name + ".lora_magnitude_vector"] = {module.name == layout::embedding_module ? module.in : module.out};
     if (!in_block) allowed_[name + ".base_layer.weight"] = {module.out, module.in};  // PEFT saves what it adapted of the two
   }
 
@@ -115,16 +115,16 @@ class Fit {
     for (const std::string& name : lora_.modules_to_save) {
       LoraConfig only;
       only.modules_to_save = {name};
-      const AdapterTargets one(only);
-      if (one.saves(std::string(embedding_module)) || one.saves(std::string(head_module))) continue;
+      const layout::AdapterTargets one(only);
+      if (one.saves(std::string(layout::embedding_module)) || one.saves(std::string(layout::head_module))) continue;
       throw base::usage_error("lora", "{}: modules_to_save names {}; embed_tokens and lm_head can be trained whole. {}",
                               (folder_ / "adapter_config.json").string(), name, merge_it);
     }
   }
 
-  void refuse_what_only_merges(const std::vector<Module>& modules) const {
-    for (const Module& module : modules) {
-      if (is_in_block(module.name)) continue;
+  void refuse_what_only_merges(const std::vector<layout::Module>& modules) const {
+    for (const layout::Module& module : modules) {
+      if (layout::is_in_block(module.name)) continue;
       const bool tied = model_.tie_embeddings && (targets_.contains(module.name) || targets_.saves(module.name));
       if (use_ == AdapterUse::fold && tied) {
         throw base::usage_error("lora", "{} changes {}, which this model shares between embedding and head. {}", folder_.string(),
@@ -150,14 +150,14 @@ class Fit {
   const ModelConfig model_;
   AdapterUse use_;
   LoraConfig lora_;
-  AdapterTargets targets_;
+  layout::AdapterTargets targets_;
   std::map<std::string, Shape> needed_, allowed_;
 };
 
 }  // namespace
 
 void check_adapter_fits(const fs::path& folder, const ModelConfig& model, AdapterUse use) {
-  Fit(folder, with_defaults(model), use).check();
+  Fit(folder, layout::with_defaults(model), use).check();
 }
 
 fs::path adapter_weights_file(const fs::path& folder) {

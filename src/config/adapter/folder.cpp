@@ -12,9 +12,9 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "config/adapter/fit.h"
-#include "config/adapter/targets.h"
 #include "config/option.h"
 #include "config/value.h"
+#include "layout/adapter_targets.h"
 
 namespace lockstep::config {
 namespace {
@@ -125,7 +125,7 @@ class AdapterReader {
         throw error(fmt::format("layers_pattern is {}; blocks of models here are called layers", pattern));
     }
     try {
-      AdapterTargets{lora};
+      layout::AdapterTargets{lora};
     } catch (const base::UserError& mistake) {
       throw error(std::string(mistake.what()));
     }
@@ -192,7 +192,7 @@ class AdapterReader {
     if (!has(key) || !json_[key].is_string()) return list(key);
     const std::string text = json_[key].get<std::string>();
     if (text.empty()) return {};
-    return {base::lower(text) == "all-linear" ? "all-linear" : std::string(regex_mark) + text};
+    return {base::lower(text) == "all-linear" ? "all-linear" : std::string(layout::regex_mark) + text};
   }
   std::vector<std::string> list(const char* key) const {
     if (!has(key)) return {};
@@ -201,7 +201,7 @@ class AdapterReader {
     std::vector<std::string> all;
     if (!value.is_array()) throw error(fmt::format("{} is {}, not a list of names", key, shown(value)));
     for (const Json& one : value) {
-      if (!one.is_string() || one.get_ref<const std::string&>().starts_with(regex_mark))
+      if (!one.is_string() || one.get_ref<const std::string&>().starts_with(layout::regex_mark))
         throw error(fmt::format("{} holds {}, which is no name", key, shown(one)));
       all.push_back(one.get<std::string>());
     }
@@ -238,7 +238,7 @@ Json list_or_null(const auto& items) { return items.empty() ? Json(nullptr) : Js
 
 // A list, or the text that PEFT takes for a regular expression.
 Json names_json(const std::vector<std::string>& names) {
-  if (names.size() == 1 && names[0].starts_with(regex_mark)) return names[0].substr(regex_mark.size());
+  if (names.size() == 1 && names[0].starts_with(layout::regex_mark)) return names[0].substr(layout::regex_mark.size());
   return names;
 }
 

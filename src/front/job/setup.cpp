@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "front/job/naming.h"
+#include "layout/decoder.h"
 
 namespace lockstep::job {
 namespace {
@@ -112,7 +113,7 @@ Setup set_up(config::Settings settings, const Environment& environment) {
 
   // Other machines may start another number of ranks: they say so when they meet.
   if (setup.place || config.parallel.nnodes == 1 || config.launch.dry_run) plan_for_world(setup);
-  setup.plan.parameters = config::count_parameters(config.model);
+  setup.plan.parameters = layout::count_parameters(config.model);
   setup.plan.threads = job.threads;
   setup.plan.devices = devices.ranks;
   setup.plan.notes = devices.notes;

@@ -15,7 +15,7 @@
 #include "rank/bench/ceilings.h"
 #include "rank/bench/timing.h"
 #include "rank/comm/comm.h"
-#include "rank/model/flops.h"
+#include "layout/flops.h"
 #include "rank/train/peak_flops.h"
 
 namespace lockstep::bench {
@@ -51,7 +51,7 @@ struct StepResult {
   std::int64_t peak_memory_bytes = 0;       // most that tensors held at once
   std::int64_t driver_memory_bytes = 0;     // taken on the device as the driver counts, before the model left it
   std::int64_t host_peak_memory_bytes = 0;  // of this process
-  model::Flops flops_per_token;
+  layout::Flops flops_per_token;
   std::optional<train::PeakFlops> peak_flops;  // nothing: not known for this device and dtype
   bool fp8 = false;
   Ceilings ceilings;

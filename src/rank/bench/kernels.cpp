@@ -16,7 +16,7 @@
 #include "rank/kernels/fp8.h"
 #include "rank/kernels/kernels.h"
 #include "rank/model/attention.h"
-#include "rank/model/dims.h"
+#include "rank/model/layout.h"
 #include "rank/model/rotary.h"
 #include "rank/model/linear.h"
 #include "rank/model/model.h"

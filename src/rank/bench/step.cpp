@@ -8,7 +8,7 @@
 #include "rank/bench/bench.h"
 #include "rank/kernels/plugin.h"
 #include "rank/model/model.h"
-#include "rank/model/recompute.h"
+#include "layout/recompute.h"
 #include "rank/optim/optim.h"
 #include "rank/parallel/replicate.h"
 #include "rank/train/device_memory.h"
@@ -42,7 +42,7 @@ class Bench {
     const train::MemoryPlan plan = train::plan_memory(question, replica_, [](bool fits) { return fits; });
     sums_ = train::apply(plan, question, replica_, *model_);
     gradients_ = train::describe(plan, config_, sums_.get());
-    activations_ = model::describe(plan.keep);
+    activations_ = model::describe(plan.recompute);
     micro_steps_ = std::make_unique<train::MicroSteps>(
         *model_, nullptr,
         train::MicroSteps::Options{.recorder = train::graph_recorder_for(config_, device_, /*fixed_shapes=*/true),
@@ -142,7 +142,7 @@ StepResult measure_step(const StepRequest& request) {
                     .batch_size = batch.batch_size,
                     .accumulation = batch.gradient_accumulation,
                     .warm_up = request.warm_up};
-  result.flops_per_token = model::flops_per_token(config.model, config.lora, config.data.seq_len);
+  result.flops_per_token = layout::flops_per_token(config.model, config.lora, config.data.seq_len);
   result.peak_flops = train::peak_flops(result.device, config.model.dtype);
   result.fp8 = config.trainer.fp8;
   measure_training(request, result);

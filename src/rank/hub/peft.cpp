@@ -88,7 +88,7 @@ at::Tensor PeftAdapter::folded(const std::string& name, const at::Tensor& given)
   const std::string module = module_of(name), plain = module.substr(kPrefix.size());
   const at::Tensor own_base = whole(module + ".base_layer.weight");  // PEFT saves what it adapted of embedding and head
   const at::Tensor& weight = own_base.defined() ? own_base : given;
-  const bool embedding = plain == config::embedding_module;
+  const bool embedding = plain == layout::embedding_module;
   const TensorEntry* a = file_.find(module + (embedding ? ".lora_embedding_A" : ".lora_A.weight"));
   const TensorEntry* b = file_.find(module + (embedding ? ".lora_embedding_B" : ".lora_B.weight"));
   if (a == nullptr && b == nullptr) return weight;

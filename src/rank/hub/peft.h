@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/files.h"
-#include "config/adapter/targets.h"
+#include "layout/adapter_targets.h"
 #include "config/run_config.h"
 #include "rank/checkpoint/safetensors.h"
 #include "rank/model/unit.h"
@@ -36,7 +36,7 @@ class PeftAdapter {
 
   std::filesystem::path folder_;
   config::LoraConfig lora_;
-  config::AdapterTargets targets_;
+  layout::AdapterTargets targets_;
   checkpoint::SafetensorsFile file_;
 };
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "rank/model/dims.h"
+#include "rank/model/layout.h"
 
 namespace lockstep::model {
 

@@ -15,10 +15,10 @@ struct Block::Places {
 
 namespace {
 
-std::optional<Adapter> adapter_of(const Dims& dims, Unit* adapters, const config::LoraConfig& lora, std::int64_t layer,
+std::optional<Adapter> adapter_of(const config::ModelConfig& model, Unit* adapters, const config::LoraConfig& lora, std::int64_t layer,
                                   std::size_t matrix) {
   if (adapters == nullptr) return std::nullopt;
-  for (AdaptedMatrix& adapted : adapted_matrices(dims, lora, layer)) {
+  for (AdaptedMatrix& adapted : adapted_matrices(model, lora, layer)) {
     if (adapted.matrix == matrix) return Adapter(*adapters, std::move(adapted), lora, std::uint64_t(layer) * kBlockMatrices + matrix);
   }
   return std::nullopt;
@@ -26,21 +26,27 @@ std::optional<Adapter> adapter_of(const Dims& dims, Unit* adapters, const config
 
 }  // namespace
 
-Block::Block(const Dims& dims, Unit& unit, Unit* adapters, const config::LoraConfig& lora, std::int64_t layer, Keep keep)
+Block::Block(const config::ModelConfig& model, const Dims& dims, Unit& unit, Unit* adapters, const config::LoraConfig& lora,
+             std::int64_t layer, Recompute recompute)
     : dims_(dims),
       leaves_(dims),
       unit_(unit),
-      qkv_(unit, BlockLeaves::qkv, dims.qkv_bias ? std::optional(leaves_.bias) : std::nullopt, adapter_of(dims, adapters, lora, layer, 0)),
-      out_(unit, BlockLeaves::out, std::nullopt, adapter_of(dims, adapters, lora, layer, 1)),
-      gate_up_(unit, BlockLeaves::gate_up, std::nullopt, adapter_of(dims, adapters, lora, layer, 2)),
-      down_(unit, BlockLeaves::down, std::nullopt, adapter_of(dims, adapters, lora, layer, 3)),
-      keep_(keep) {}
+      qkv_(unit, BlockLeaves::qkv, dims.qkv_bias ? std::optional(leaves_.bias) : std::nullopt, adapter_of(model, adapters, lora, layer, 0)),
+      out_(unit, BlockLeaves::out, std::nullopt, adapter_of(model, adapters, lora, layer, 1)),
+      gate_up_(unit, BlockLeaves::gate_up, std::nullopt, adapter_of(model, adapters, lora, layer, 2)),
+      down_(unit, BlockLeaves::down, std::nullopt, adapter_of(model, adapters, lora, layer, 3)),
+      recompute_(recompute) {}
 
 Block::Places Block::places(BlockActivations* saved, BlockScratch& scratch) const {
   auto& shared = scratch.activations;
   if (saved == nullptr) return {shared, shared, shared, shared, scratch.norm, scratch.norm};
-  if (keep_ == Keep::all) return {*saved, *saved, *saved, *saved, saved->norm1, saved->norm2};
-  return {shared, keep_ == Keep::matmuls ? *saved : shared, keep_ == Keep::input ? shared : *saved, *saved, scratch.norm, scratch.norm};
+  if (recompute_ == Recompute::none) return {*saved, *saved, *saved, *saved, saved->norm1, saved->norm2};
+  return {shared,
+          recompute_ == Recompute::norms ? *saved : shared,
+          recompute_ == Recompute::blocks ? shared : *saved,
+          *saved,
+          scratch.norm,
+          scratch.norm};
 }
 
 kernels::HeadLayout Block::head_layout(const BlockContext& context) const {
@@ -139,7 +145,7 @@ void Block::expand(const BlockContext& context, const Places& at) const {
 
 void Block::backward(const at::Tensor& dstream, const BlockContext& context, BlockActivations& saved, bool further) const {
   const auto at = places(&saved, *context.scratch);
-  if (keep_ == Keep::input) {  // forward again, up to the last matmul, which no gradient needs
+  if (recompute_ == Recompute::blocks) {  // forward again, up to the last matmul, which no gradient needs
     kernels::rms_norm_apply(saved.x, unit_.weight(BlockLeaves::input_norm), saved.rstd1, at.norm1);
     attend(context, at);
     expand(context, at);
@@ -189,9 +195,9 @@ void Block::backward_attention(const at::Tensor& dstream, const BlockContext& co
   out_.backward_input(dmixed, dstream, context.dropout, scratch.projection);
   out_.backward_weight(dstream, m.mixed, m.low[1], context.dropout, scratch.projection);
 
-  if (keep_ != Keep::all) kernels::rms_norm_apply(at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, at.norm1);
-  if (keep_ == Keep::without_qkv) project(context, at);
-  if (keep_ == Keep::matmuls && dims_.qk_norm) rotate(context, at);
+  if (recompute_ != Recompute::none) kernels::rms_norm_apply(at.input.x, unit_.weight(BlockLeaves::input_norm), at.input.rstd1, at.norm1);
+  if (recompute_ == Recompute::qkv) project(context, at);
+  if (recompute_ == Recompute::norms && dims_.qk_norm) rotate(context, at);
   const auto gradients = attention_backward(dmixed, heads(context, at), context.segments, m.attention);
   kernels::rope_backward(gradients.dq, gradients.dk, gradients.dv, dqkv, head_layout(context), context.rotary, head_norms(), at.qkv.qkv);
   if (dims_.qk_norm) {

@@ -5,7 +5,7 @@
 
 #include "rank/kernels/kernels.h"
 #include "rank/model/attention.h"
-#include "rank/model/dims.h"
+#include "rank/model/layout.h"
 #include "rank/model/kv_cache.h"
 #include "rank/model/model.h"
 #include "rank/model/projection.h"
@@ -55,9 +55,10 @@ struct BlockContext {
 class Block {
  public:
   // adapters: the unit that holds them, or null.
-  Block(const Dims& dims, Unit& unit, Unit* adapters, const config::LoraConfig& lora, std::int64_t layer, Keep keep);
-  void set_keep(Keep keep) { keep_ = keep; }
-  Keep keep() const { return keep_; }
+  Block(const config::ModelConfig& model, const Dims& dims, Unit& unit, Unit* adapters, const config::LoraConfig& lora, std::int64_t layer,
+        Recompute recompute);
+  void set_recompute(Recompute recompute) { recompute_ = recompute; }
+  Recompute recompute() const { return recompute_; }
   std::array<const Projection*, kBlockMatrices> projections() const { return {&qkv_, &out_, &gate_up_, &down_}; }
 
   // Without `saved` nothing is kept (evaluation).
@@ -83,7 +84,7 @@ class Block {
   std::pair<at::Tensor, at::Tensor> attention_gradients(const at::Tensor& gate_up, BlockScratch& scratch) const;
   void rotate(const BlockContext& context, const Places& at) const;
   // Whether backward finds gate_up, but neither norms nor SwiGLU's output: it makes them on its way.
-  bool lacks_cheap() const { return keep_ == Keep::matmuls || keep_ == Keep::without_qkv; }
+  bool lacks_cheap() const { return recompute_ == Recompute::norms || recompute_ == Recompute::qkv; }
   kernels::HeadLayout head_layout(const BlockContext& context) const;
   kernels::HeadNorms head_norms() const;
 
@@ -91,7 +92,7 @@ class Block {
   const BlockLeaves leaves_;
   Unit& unit_;
   const Projection qkv_, out_, gate_up_, down_;
-  Keep keep_;
+  Recompute recompute_;
 };
 
 }  // namespace lockstep::model

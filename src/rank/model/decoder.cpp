@@ -35,6 +35,7 @@ ResidualStream last_rows(const ResidualStream& stream, std::int64_t time, std::s
 
 struct Decoder::Parts {
   Dims dims;
+  layout::LargestMatrix largest;
   std::int64_t window;
   Unit& embedding;
   std::vector<Block> blocks;
@@ -54,8 +55,9 @@ struct Decoder::Parts {
   std::vector<std::size_t> offloaded;  // blocks whose inputs wait in host memory, in order
 
   Parts(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora,
-        const std::vector<Unit*>& adapters, Keep keep)
+        const std::vector<Unit*>& adapters, Recompute recompute)
       : dims(config),
+        largest(layout::largest_matrix(config)),
         window(config.sliding_window),
         embedding(trained_or(adapters.front(), *units.front())),
         head(dims, *units.back(), adapters.back() ? adapters.back() : (dims.tied ? units.front() : nullptr),
@@ -64,7 +66,7 @@ struct Decoder::Parts {
         saved(dims.layers),
         frequencies(inverse_frequencies(dims.head_dim, dims.rope_theta, config.rope_scaling)) {
     for (std::int64_t i = 0; i < dims.layers; ++i) {
-      blocks.emplace_back(dims, *units[i + 1], adapters[i + 1], lora, i, keep);
+      blocks.emplace_back(config, dims, *units[i + 1], adapters[i + 1], lora, i, recompute);
       range_names.emplace_back(fmt::format("block {} forward", i), fmt::format("block {} backward", i));
     }
   }
@@ -81,7 +83,7 @@ struct Decoder::Parts {
     const auto device = embedding.weights().device();
     const auto time = input.tokens.size(1);
     BlockContext context{.time = time, .rotary = rotary_for(time), .scratch = &scratch};
-    if (scratch.projection.fp8) scratch.projection.fp8->reserve(dims, input.tokens.numel());
+    if (scratch.projection.fp8) scratch.projection.fp8->reserve(largest, input.tokens.numel());
     if (input.starts.defined()) pack(input.starts, device, context);
     if (input.keys.defined()) context.dropout = {input.keys, time};
     return context;
@@ -120,9 +122,9 @@ struct Decoder::Parts {
   }
 };
 
-Decoder::Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, Keep keep) {
+Decoder::Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, Recompute recompute) {
   base::check(std::int64_t(units.size()) == Dims(config).layers + 2, "a decoder has an embedding, its blocks and a head");
-  parts_ = std::make_unique<Parts>(config, units, config::LoraConfig{}, std::vector<Unit*>(units.size()), keep);
+  parts_ = std::make_unique<Parts>(config, units, config::LoraConfig{}, std::vector<Unit*>(units.size()), recompute);
 }
 
 Decoder::Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora,
@@ -130,25 +132,26 @@ Decoder::Decoder(const config::ModelConfig& config, const std::vector<Unit*>& un
   base::check(std::int64_t(units.size()) == Dims(config).layers + 2, "a decoder has an embedding, its blocks and a head");
   base::check(adapters.empty() || adapters.size() == units.size(), "every unit has its adapters or none");
   adapters.resize(units.size());
-  parts_ = std::make_unique<Parts>(config, units, lora, adapters, Keep::all);
+  parts_ = std::make_unique<Parts>(config, units, lora, adapters, Recompute::none);
 }
 
 Decoder::~Decoder() = default;
 
-void Decoder::set_keep(const std::vector<Keep>& keep, bool offload) {
+void Decoder::set_recompute(const std::vector<Recompute>& policies, bool offload) {
   auto& p = *parts_;
-  base::check(keep.size() == p.blocks.size(), "one policy a block");
+  base::check(policies.size() == p.blocks.size(), "one policy per block");
   const at::Device device = p.embedding.weights().device();
   p.offload.reset();
   p.offloaded.clear();
-  for (std::size_t i = 0; i < keep.size(); ++i) {
-    p.blocks[i].set_keep(keep[i]);
-    if (offload && keep[i] == Keep::input && i > 0) p.offloaded.push_back(i);  // the first block's input is the embedding's output
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    p.blocks[i].set_recompute(policies[i]);
+    if (offload && policies[i] == Recompute::blocks && i > 0)
+      p.offloaded.push_back(i);  // the first block's input is the embedding's output
     p.saved[i] = {};
   }
   if (!p.offloaded.empty() && !device.is_cpu()) p.offload.emplace(device);
   if (!p.offload) p.offloaded.clear();
-  p.head.set_lean(std::find(keep.begin(), keep.end(), Keep::all) == keep.end());
+  p.head.set_lean(std::find(policies.begin(), policies.end(), Recompute::none) == policies.end());
 }
 
 void Decoder::release_buffers() {

@@ -33,17 +33,6 @@ void make_room(at::Tensor& memory, std::int64_t bytes, const at::Device& device)
   memory = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device));
 }
 
-struct Room {
-  std::int64_t gradient, gradient_t, other;
-};
-
-Room room_for(const Dims& dims, std::int64_t rows) {
-  const std::int64_t widest_out = std::max({2 * dims.intermediate, dims.qkv_width(), dims.hidden});
-  const std::int64_t widest_in = std::max({dims.intermediate, dims.q_width(), dims.hidden});
-  const std::int64_t largest_weight = dims.hidden * std::max({2 * dims.intermediate, dims.qkv_width(), dims.q_width()});
-  return {rows * std::max(widest_out, widest_in), rows * widest_out, std::max(rows * widest_in, largest_weight)};
-}
-
 // A copy in memory, as it lies or transposed.
 Fp8Matrix cast(const kernels::Fp8Table& table, const at::Tensor& x, at::Tensor& memory, const at::Tensor& scale) {
   make_room(memory, x.numel(), x.device());
@@ -64,8 +53,8 @@ Fp8Matrix cast_transposed(const kernels::Fp8Table& table, const at::Tensor& x, a
 Fp8Products::Fp8Products(const at::Device& device, const kernels::Fp8Table& table)
     : table_(&table), gradient_scale_(kernels::make_fp8_scales(1, device)[0]) {}
 
-void Fp8Products::reserve(const Dims& dims, std::int64_t rows) {
-  const Room room = room_for(dims, rows);
+void Fp8Products::reserve(const layout::LargestMatrix& largest, std::int64_t rows) {
+  const layout::Fp8Copies room = layout::fp8_copies(largest, rows);
   const at::Device device = gradient_scale_.device();
   forget_gradient();
   make_room(gradient_memory_, room.gradient, device);
@@ -120,11 +109,6 @@ bool Fp8Products::backward_weight(const at::Tensor& dweight, const at::Tensor& d
   cast_gradient(dout, /*paired=*/true);
   return kernels::fp8_matmul(*table_, dweight, gradient_t_, cast_transposed(*table_, x.contiguous(), other_memory_, scales.input),
                              Into::add, Sums::exact);
-}
-
-std::int64_t fp8_bytes(const config::ModelConfig& model, std::int64_t rows) {
-  const Room room = room_for(Dims(model), rows);
-  return room.gradient + room.gradient_t + room.other;
 }
 
 }  // namespace lockstep::model

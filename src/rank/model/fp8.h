@@ -5,7 +5,7 @@
 
 #include "config/run_config.h"
 #include "rank/kernels/fp8.h"
-#include "rank/model/dims.h"
+#include "rank/model/layout.h"
 
 namespace lockstep::model {
 
@@ -25,7 +25,7 @@ class Fp8Products {
 
   // Room for the products of `rows` tokens at once: growing step by step would leave holes in the memory. Transposed gradients, which
   // only trained weights need, find theirs when they come.
-  void reserve(const Dims& dims, std::int64_t rows);
+  void reserve(const layout::LargestMatrix& largest, std::int64_t rows);
 
   // out = x weight^T (+ bias) (+ out). Writes the scales.
   bool forward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, kernels::Into into,
@@ -50,8 +50,5 @@ class Fp8Products {
   kernels::Fp8Matrix gradient_, gradient_t_;
   const void* waiting_ = nullptr;  // the dout whose other product is still to come
 };
-
-// What Fp8Products takes at most for `rows` tokens.
-std::int64_t fp8_bytes(const config::ModelConfig& model, std::int64_t rows);
 
 }  // namespace lockstep::model

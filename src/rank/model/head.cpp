@@ -25,7 +25,7 @@ std::int64_t affordable_chunk(const at::Device& device, bool trained, bool lean)
   if (!trained || lean) return 256 * kMiB;  // less than attention's backward takes later
   std::uint64_t free = 0, total = 0;
   kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
-  return std::clamp(std::int64_t(total / 32), 128 * kMiB, kMostLogitsBytes);
+  return std::clamp(std::int64_t(total / 32), 128 * kMiB, layout::most_logits_bytes);
 }
 
 }  // namespace

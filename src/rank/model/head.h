@@ -9,8 +9,6 @@
 
 namespace lockstep::model {
 
-inline constexpr std::int64_t kMostLogitsBytes = std::int64_t(2) << 30;  // of a chunk
-
 class Head {
  public:
   // matrix: the unit whose first leaf is the output matrix, where that is not `unit`: a tied embedding, or a copy that is trained whole.

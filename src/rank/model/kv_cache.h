@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rank/model/attention.h"
-#include "rank/model/dims.h"
+#include "rank/model/layout.h"
 
 namespace lockstep::model {
 

@@ -22,19 +22,8 @@ class KvCache;
 // What LibTorch calls the setting model.dtype.
 at::ScalarType scalar_type(config::DType dtype);
 
-// The layout alone: names, shapes, inits. What `--dry-run`, checkpoints and parameter counts need; allocates nothing.
-std::vector<UnitSpec> decoder_units(const config::ModelConfig& config);
-
 // Writes the initial weights. A number depends on (seed, leaf's first piece name, index) alone, so every rank count agrees.
 void initialize(std::vector<std::unique_ptr<Unit>>& units, std::int64_t seed);
-
-// What a block keeps from forward to backward. Results are the same bits whichever is chosen; the memory is not.
-enum class Keep {
-  all,          // every activation
-  matmuls,      // not the outputs of norms and SwiGLU: cheap to make again
-  without_qkv,  // nor q, k and v, but what attention made of them: one matmul again
-  input,        // the block's input alone: backward runs forward again
-};
 
 // What a decoder is given: tokens and targets [batch, time] i64 on the device; a target of -100 is not trained.
 struct Input {
@@ -52,7 +41,7 @@ struct Score {
 // Forward and backward are explicit: no autograd graph is built. One thread, the device's current stream.
 class Decoder {
  public:
-  Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, Keep keep = Keep::all);
+  Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, Recompute recompute = Recompute::none);
   // adapters: as adapter_units() lays them out, null where there is none. Units without gradients are frozen.
   Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora, std::vector<Unit*> adapters);
   ~Decoder();
@@ -62,7 +51,7 @@ class Decoder {
   at::Tensor forward_backward(const Input& input, const at::Tensor& scale);
   at::Tensor forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale);
   // From the next step on: one policy a block. offload: the inputs of blocks that are made again wait in host memory.
-  void set_keep(const std::vector<Keep>& keep, bool offload = false);
+  void set_recompute(const std::vector<Recompute>& policies, bool offload = false);
   // Gives activations back; the next step makes them anew.
   void release_buffers();
   // From the next step on, blocks multiply in 8 bits. bf16 weights, on a device where kernels::has_fp8; or anywhere by the kernels of a

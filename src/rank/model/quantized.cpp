@@ -16,6 +16,9 @@ constexpr std::int64_t kChunk = std::int64_t{1} << 23;  // elements that cross t
 
 using base::ceil_div;
 
+static_assert(layout::kWeightBlock == kernels::kWeightBlock && layout::kScaleBlock == kernels::kScaleBlock,
+              "bytes are counted by the same blocks");
+
 // The mean as torch.mean gives it on one thread, whatever the threads and the device: every rank must get the same bits.
 double mean_of(const at::Tensor& scales) {
   const int threads = at::get_num_threads();

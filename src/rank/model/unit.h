@@ -10,45 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "rank/model/layout.h"
+
 namespace lockstep::model {
 
 class QuantizedMatrix;
-
-// What a checkpoint calls one tensor, in Hugging Face's names.
-struct Piece {
-  std::string name;  // "model.layers.0.self_attn.q_proj.weight"
-  std::vector<std::int64_t> shape;
-};
-
-enum class Init { normal, uniform, ones, zeros };
-
-// What an optimizer must know of a parameter to give it its learning rate and its method.
-enum class Role { inner, token_embedding, output_head, adapter_b };
-
-// One parameter as the model uses it: its pieces stacked along the first dimension ("q, k, v" are one matrix).
-struct LeafSpec {
-  std::string name;  // "qkv_proj.weight": unique within the unit
-  std::vector<Piece> pieces;
-  Init init = Init::normal;
-  double init_std = 0.02;  // of normal numbers; the bound of uniform ones
-  bool decay = true;       // takes weight decay: matrices do, norms and biases do not
-  Role role = Role::inner;
-
-  std::vector<std::int64_t> shape() const;
-  std::int64_t elements() const;
-};
-
-// Leaves with decay stand before those without, so that an optimizer sees two plain ranges.
-struct UnitSpec {
-  std::string name;  // "block 14"
-  std::vector<LeafSpec> leaves;
-};
-
-// How many numbers a unit's flat buffer holds, padding included.
-std::int64_t flat_elements(const UnitSpec& spec);
-
-// How frozen matrices are held; norms and biases stay as they are.
-enum class Quantization { none, nf4, int8 };
 
 struct UnitStorage {
   at::Device device = at::kCPU;
@@ -61,16 +27,16 @@ struct UnitStorage {
   at::Tensor gradient_memory = {};                 // [flat_elements] where the gradients shall live; undefined: memory of the unit's own
 };
 
-// Owns the buffers. Each leaf starts at a multiple of 64 elements and the whole is padded to 256; padding stays zero. Quantised leaves are
-// no part of the flat buffers: they have no offset and no weight(leaf).
+// Owns the buffers, laid out as layout::flat_layout says; padding stays zero. Quantized leaves are no part of the flat buffers: they have
+// no offset and no weight(leaf).
 class Unit {
  public:
   Unit(UnitSpec spec, const UnitStorage& storage);
 
   const std::string& name() const { return spec_.name; }
   const UnitSpec& spec() const { return spec_; }
-  std::int64_t elements() const { return elements_; }  // padding included
-  std::int64_t decayed() const { return decayed_; }    // elements [0, decayed) take weight decay
+  std::int64_t elements() const { return flat_.elements; }  // padding included
+  std::int64_t decayed() const { return flat_.decayed; }    // elements [0, decayed) take weight decay
 
   const at::Tensor& weights() const { return weights_; }      // [elements] what forward reads
   const at::Tensor& gradients() const { return gradients_; }  // [elements] undefined if not trainable
@@ -89,7 +55,7 @@ class Unit {
 
   const at::Tensor& weight(std::size_t leaf) const { return leaf_weights_[leaf]; }
   const at::Tensor& gradient(std::size_t leaf) const { return leaf_gradients_[leaf]; }
-  std::int64_t offset(std::size_t leaf) const { return offsets_[leaf]; }
+  std::int64_t offset(std::size_t leaf) const { return flat_.offsets[leaf].value_or(-1); }
   // Null where the leaf is held dense, in weight(leaf).
   QuantizedMatrix* quantized(std::size_t leaf) const { return quantized_[leaf].get(); }
   // Of everything the unit holds.
@@ -112,9 +78,7 @@ class Unit {
   at::Tensor view_of(std::size_t leaf, const at::Tensor& flat) const;
 
   UnitSpec spec_;
-  std::int64_t elements_ = 0;
-  std::int64_t decayed_ = 0;
-  std::vector<std::int64_t> offsets_;
+  layout::FlatLayout flat_;
   at::Tensor weights_, gradients_, master_;
   std::vector<at::Tensor> leaf_weights_, leaf_gradients_;
   std::vector<std::shared_ptr<QuantizedMatrix>> quantized_;  // by leaf

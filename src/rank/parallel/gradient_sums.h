@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "layout/step_memory.h"
 #include "rank/model/unit.h"
 
 namespace lockstep::parallel {
@@ -14,8 +15,7 @@ namespace lockstep::parallel {
 // One thread, the device's current stream. The units must outlive it, and their gradients stay where they are.
 class GradientSums {
  public:
-  // How often 16-bit gradients are added to between flushes: equal numbers then lose 0.2 % of their norm, at 1,024 times two thirds.
-  static constexpr std::int64_t kMostAdditions = 64;
+  static constexpr std::int64_t kMostAdditions = layout::most_additions;
 
   // room_bytes: what sums may take of the device's memory; those of the units that come first in the list go there first, the others to
   // the host. Memory is taken when a unit is first flushed.

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "rank/data/data.h"
-#include "rank/model/recompute.h"
+#include "layout/recompute.h"
 #include "rank/train/device_memory.h"
 #include "rank/train/gradients.h"
 
@@ -38,7 +38,7 @@ bool fits(Run& run, std::int64_t samples) {
 void use(Run& run, const MemoryQuestion& question, const MemoryPlan& plan) {
   run.gradient_sums = apply(plan, question, run.replica, *run.model);
   run.gradient_form = describe(plan, run.config, run.gradient_sums.get());
-  run.recompute = model::describe(plan.keep);
+  run.recompute = model::describe(plan.recompute);
 }
 
 MemoryQuestion question_of(const Run& run) { return {run.config, run.batch, run.dataset.training->seq_len(), run.ranks().size()}; }
@@ -65,7 +65,7 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
     if (group.all_agree(here, "whether a micro-batch fits")) break;
     if (run.batch.batch_size == 1 && std::exchange(may_keep_less, false)) {  // the choice took an estimate at its word
       release_memory(run);
-      use(run, question_of(run), least_memory(question_of(run), run.replica));
+      use(run, question_of(run), least_memory(question_of(run)));
       continue;
     }
     if (run.batch.batch_size == 1) {

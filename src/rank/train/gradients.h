@@ -8,21 +8,15 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "layout/step_memory.h"
 #include "rank/model/model.h"
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/replicate.h"
 
 namespace lockstep::train {
 
-// f32: every addition. once: the weights' type, for the single micro-batch of a step. flushed: the weights' type for as many additions as
-// that bears, and f32 sums behind it.
-enum class GradientForm { f32, once, flushed };
-
-struct MemoryPlan {
-  GradientForm gradients = GradientForm::f32;
-  std::vector<model::Keep> keep;   // one a block
-  std::int64_t room_for_sums = 0;  // flushed: bytes of the device's memory that are left for f32 sums
-};
+using layout::GradientForm;
+using MemoryPlan = layout::StepMemory;
 
 struct MemoryQuestion {
   const config::RunConfig& config;
@@ -37,7 +31,7 @@ struct MemoryQuestion {
 MemoryPlan plan_memory(const MemoryQuestion& question, const parallel::Replica& replica, const std::function<bool(bool)>& agree);
 
 // The plan that takes least, whatever it costs.
-MemoryPlan least_memory(const MemoryQuestion& question, const parallel::Replica& replica);
+MemoryPlan least_memory(const MemoryQuestion& question);
 
 // Gradients become what the plan says, all zero, and the model keeps to it. Whoever listens to gradients comes later. Returns the f32 sums
 // behind them, null where none are needed.

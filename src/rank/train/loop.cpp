@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "layout/step_memory.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/export.h"
-#include "rank/train/keep.h"
 #include "rank/train/moment.h"
 #include "rank/train/profile.h"
 #include "rank/train/samples.h"
@@ -197,8 +197,7 @@ class Loop {
   // Collective: for a forward beside recorded micro-steps.
   void make_room() {
     const std::int64_t rows = run_.batch.batch_size * run_.config.data.seq_len;
-    const std::int64_t element_size = run_.replica.units.front()->weights().element_size();
-    run_.micro_steps->make_room(run_.ranks(), evaluation_bytes(run_.config, rows, element_size));
+    run_.micro_steps->make_room(run_.ranks(), layout::evaluation_bytes(run_.config, rows));
   }
 
   // True where this is the best model so far, to be kept. The same on every rank.

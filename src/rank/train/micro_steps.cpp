@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "rank/model/flops.h"
+#include "layout/flops.h"
 #include "rank/task/task.h"
 #include "rank/train/device_memory.h"
 
@@ -36,7 +36,7 @@ std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConf
 bool blocks_are_long(const config::RunConfig& config, std::int64_t rows, at::Device device) {
   if (device.is_cpu()) return true;
   constexpr double long_flops = 1e12;  // a forward of 2 ms on an H200
-  const double token = model::flops_per_token(config.model, config.lora, config.data.seq_len).total();
+  const double token = layout::flops_per_token(config.model, config.lora, config.data.seq_len).total();
   const double forward = token / (config.lora.enabled ? 2 : 3) * static_cast<double>(rows);  // frozen weights have no gradient
   return forward / static_cast<double>(config.model.num_layers) > long_flops;
 }

@@ -16,7 +16,7 @@ std::optional<PeakFlops> peak_flops(const std::string& device, config::DType dty
   return std::nullopt;
 }
 
-double ideal_seconds(const model::Flops& flops, const PeakFlops& peak, bool fp8) {
+double ideal_seconds(const layout::Flops& flops, const PeakFlops& peak, bool fp8) {
   const double projections = fp8 && peak.fp8 > 0 ? peak.fp8 : peak.dense;
   return flops.projections / projections + flops.others / peak.dense;
 }

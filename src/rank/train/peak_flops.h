@@ -5,7 +5,7 @@
 #include <string>
 
 #include "config/run_config.h"
-#include "rank/model/flops.h"
+#include "layout/flops.h"
 
 namespace lockstep::train {
 
@@ -19,6 +19,6 @@ std::optional<PeakFlops> peak_flops(const std::string& device, config::DType dty
 
 // Seconds that a device at its peak would take for one token, each operation in the format it is made in. MFU is this over the measured
 // seconds a token.
-double ideal_seconds(const model::Flops& flops, const PeakFlops& peak, bool fp8);
+double ideal_seconds(const layout::Flops& flops, const PeakFlops& peak, bool fp8);
 
 }  // namespace lockstep::train

@@ -22,7 +22,7 @@ Summary::Summary(const Run& run)
     : run_(run), device_name_(describe_device(run.world->device())), start_ns_(base::now_ns()), first_step_(run.progress.step) {
   const data::Corpus& corpus = *run.dataset.training;
   const bool whole_samples = corpus.fixed_length() && !corpus.packed();
-  flops_ = model::flops_per_token(run.config.model, run.config.lora, whole_samples ? corpus.seq_len() : 0);
+  flops_ = layout::flops_per_token(run.config.model, run.config.lora, whole_samples ? corpus.seq_len() : 0);
   if (const auto peak = peak_flops(device_name_, run.config.model.dtype))
     ideal_seconds_ = ideal_seconds(flops_, *peak, run.config.trainer.fp8) / run.ranks().size();
 }

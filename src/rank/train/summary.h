@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "rank/model/flops.h"
+#include "layout/flops.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {
@@ -22,7 +22,7 @@ class Summary {
  private:
   const Run& run_;
   std::string device_name_;
-  model::Flops flops_;                   // of a token
+  layout::Flops flops_;                  // of a token
   std::optional<double> ideal_seconds_;  // of a token, at the peak of all ranks' devices together
   std::int64_t start_ns_;
   std::int64_t first_step_;

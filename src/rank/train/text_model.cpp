@@ -26,7 +26,6 @@ config::RunConfig settings_of(const ModelSource& source) {
   request.assignments.push_back({"model.path", source.model.string(), "--model"});
   if (!source.adapter.empty()) request.assignments.push_back({"lora.adapters", source.adapter.string(), "--adapter"});
   if (!source.dtype.empty()) request.assignments.push_back({"model.dtype", source.dtype, "--dtype"});
-  if (!source.adapter.empty()) request.assignments.push_back({"lora.adapters", source.adapter.string(), "--adapter"});
   config::RunConfig config = config::load(request).values;
   config.model.load_in_4bit = source.load_in_4bit;
   config.model.load_in_8bit = source.load_in_8bit;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "config/run_config.h"
+#include "layout/family.h"
 #include "rank/model/model.h"
 #include "rank/parallel/replicate.h"
 #include "rank/task/generator.h"
@@ -32,11 +33,7 @@ struct TextModel {
   std::shared_ptr<const task::Language> language;
   at::Device device = at::kCPU;
 
-  // Tokens that the model reads. Where only some layers have a window (Qwen's, which have biases or head norms), no text outgrows it.
-  std::int64_t context() const {
-    const config::ModelConfig& m = config.model;
-    return m.sliding_window > 0 && (m.qkv_bias || m.qk_norm) ? std::min(m.max_seq_len, m.sliding_window) : m.max_seq_len;
-  }
+  std::int64_t context() const { return layout::context_length(config.model); }  // tokens that the model reads
 };
 TextModel open_text_model(const ModelSource& source, at::Device device);
 

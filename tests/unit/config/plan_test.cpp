@@ -1,6 +1,7 @@
 // Batch plans for any number of ranks, and the sizes of models.
 #include <cmath>
 
+#include "layout/decoder.h"
 #include "unit/config/support.h"
 #include "support/source_folder/source_folder.h"
 
@@ -64,21 +65,21 @@ TEST(ConfigPlan, LearningRateScaling) {
 TEST(ConfigPlan, ParameterCounts) {
   // Llama 3.1 8B is published with 8,030,261,248 parameters.
   const RunConfig large = load({.file = test::source_folder() + "/models/large.yaml", .environment = {}, .assignments = {}}).values;
-  EXPECT_EQ(count_parameters(large.model), 8'030'261'248);
+  EXPECT_EQ(layout::count_parameters(large.model), 8'030'261'248);
   const RunConfig nano = load({.file = test::source_folder() + "/models/nano.yaml", .environment = {}, .assignments = {}}).values;
-  EXPECT_NEAR(static_cast<double>(count_parameters(nano.model)), 10e6, 0.5e6);
+  EXPECT_NEAR(static_cast<double>(layout::count_parameters(nano.model)), 10e6, 0.5e6);
   const RunConfig small = load({.file = test::source_folder() + "/models/small.yaml", .environment = {}, .assignments = {}}).values;
-  EXPECT_NEAR(static_cast<double>(count_parameters(small.model)), 124e6, 2e6);
+  EXPECT_NEAR(static_cast<double>(layout::count_parameters(small.model)), 124e6, 2e6);
 
   ModelConfig tiny{.hidden_size = 8, .num_layers = 1, .num_heads = 2, .kv_heads = 1, .intermediate_size = 16, .vocab_size = 10};
   const std::int64_t plain = 80 + (2 * 8 + 64 + 2 * 32 + 64 + 3 * 128) + 8;
-  EXPECT_EQ(count_parameters(tiny), plain);
+  EXPECT_EQ(layout::count_parameters(tiny), plain);
   tiny.qkv_bias = true;
-  EXPECT_EQ(count_parameters(tiny), plain + 8 + 4 + 4);
+  EXPECT_EQ(layout::count_parameters(tiny), plain + 8 + 4 + 4);
   tiny.qk_norm = true;
-  EXPECT_EQ(count_parameters(tiny), plain + 16 + 8);
+  EXPECT_EQ(layout::count_parameters(tiny), plain + 16 + 8);
   tiny.tie_embeddings = false;
-  EXPECT_EQ(count_parameters(tiny), plain + 24 + 80);
+  EXPECT_EQ(layout::count_parameters(tiny), plain + 24 + 80);
 }
 
 TEST(ConfigPlan, DefaultsOfTheShape) {

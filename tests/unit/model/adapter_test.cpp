@@ -12,7 +12,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "config/adapter/targets.h"
+#include "layout/adapter_targets.h"
 #include "rank/model/adapter.h"
 #include "support/reference/decoder_fixture.h"
 
@@ -23,7 +23,7 @@ struct Case {
   std::string name;
   config::LoraConfig lora;
   std::function<void(config::ModelConfig&)> change = [](config::ModelConfig&) {};
-  Keep keep = Keep::all;
+  Recompute keep = Recompute::none;
 };
 
 config::ModelConfig tiny() {
@@ -72,14 +72,14 @@ std::vector<Case> cases() {
       {.name = "dora_some", .lora = with(lora({"k_proj", "down_proj"}), [](auto& l) { l.dora = true; })},
       {.name = "ranks_by_name", .lora = with(lora(), by_name_pattern)},
       {.name = "dora_ranks_by_name", .lora = with(with(lora(), by_name_pattern), [](auto& l) { l.dora = true; })},
-      {.name = "ranks_by_name_made_again", .lora = with(lora(), by_name_pattern), .keep = Keep::without_qkv},
+      {.name = "ranks_by_name_made_again", .lora = with(lora(), by_name_pattern), .keep = Recompute::qkv},
       {.name = "bias_and_head_norms", .lora = lora(), .change = [](auto& c) { c.qkv_bias = c.qk_norm = true; }},
       {.name = "dora_bias", .lora = with(lora(), [](auto& l) { l.dora = true; }), .change = [](auto& c) { c.qkv_bias = true; }},
-      {.name = "norms_made_again", .lora = lora(), .keep = Keep::matmuls},
-      {.name = "qkv_made_again", .lora = lora(), .keep = Keep::without_qkv},
-      {.name = "blocks_made_again", .lora = lora(), .keep = Keep::input},
-      {.name = "dora_made_again", .lora = with(lora(), [](auto& l) { l.dora = true; }), .keep = Keep::input},
-      {.name = "dora_qkv_made_again", .lora = with(lora(), [](auto& l) { l.dora = true; }), .keep = Keep::without_qkv},
+      {.name = "norms_made_again", .lora = lora(), .keep = Recompute::norms},
+      {.name = "qkv_made_again", .lora = lora(), .keep = Recompute::qkv},
+      {.name = "blocks_made_again", .lora = lora(), .keep = Recompute::blocks},
+      {.name = "dora_made_again", .lora = with(lora(), [](auto& l) { l.dora = true; }), .keep = Recompute::blocks},
+      {.name = "dora_qkv_made_again", .lora = with(lora(), [](auto& l) { l.dora = true; }), .keep = Recompute::qkv},
       {.name = "whole_modules", .lora = with(lora({"q_proj"}), [](auto& l) { l.modules_to_save = {"embed_tokens", "lm_head"}; })},
       {.name = "whole_head_untied",
        .lora = with(lora({"q_proj"}), [](auto& l) { l.modules_to_save = {"lm_head"}; }),
@@ -131,7 +131,7 @@ struct Folded {
          const config::LoraConfig& l)
       : a(adapters.at(module + ".lora_A.weight")),
         b(adapters.at(module + ".lora_B.weight")),
-        scale(config::AdapterTargets(l).scale(module.substr(std::string_view("base_model.model.").size()))),
+        scale(layout::AdapterTargets(l).scale(module.substr(std::string_view("base_model.model.").size()))),
         dora(l.dora) {
     sum = weight + scale * b.mm(a);
     norm = at::linalg_vector_norm(sum, 2, {1});
@@ -162,7 +162,7 @@ TEST_P(Adapters, EqualTheFoldedModel) {
   auto adapters = drawn_adapters(model, c.lora);
   auto frozen = test::make_units(model, {.device = device, .trainable = false});
   Decoder adapted(model, test::pointers(frozen), c.lora, test::pointers(adapters));
-  adapted.set_keep(std::vector<Keep>(std::size_t(model.num_layers), c.keep));
+  adapted.set_recompute(std::vector<Recompute>(std::size_t(model.num_layers), c.keep));
   const auto loss = adapted.forward_backward(tokens, targets, scale);
   EXPECT_NEAR(adapted.loss_sum(tokens, targets).item<float>(), loss.item<float>(), 2e-6 * loss.item<float>());
 
@@ -213,7 +213,7 @@ TEST(AdapterTypes, InSixteenBitsPointWhereTheyPointInF32) {
   const auto device = test::device();
   const auto [tokens, targets] = test::random_batch({.vocab = model.vocab_size, .batch = 20, .time = 32, .ignored = 7}, 1, device);
   const auto scale = at::full({}, 1.0 / 64, at::TensorOptions().dtype(at::kFloat).device(device));
-  const auto gradients_in = [&](at::ScalarType type, const config::LoraConfig& l, Keep keep) {
+  const auto gradients_in = [&](at::ScalarType type, const config::LoraConfig& l, Recompute keep) {
     auto frozen = test::make_units(model, {.device = device, .weight_dtype = type, .trainable = false});
     auto adapters = drawn_adapters(model, l, type);
     for (const auto* units : {&frozen, &adapters})
@@ -221,14 +221,14 @@ TEST(AdapterTypes, InSixteenBitsPointWhereTheyPointInF32) {
         for (std::size_t leaf = 0; unit && leaf < unit->spec().leaves.size(); ++leaf)  // both types have the same numbers
           unit->weight(leaf).copy_(unit->weight(leaf).to(at::kBFloat16));
     Decoder decoder(model, test::pointers(frozen), l, test::pointers(adapters));
-    decoder.set_keep(std::vector<Keep>(std::size_t(model.num_layers), keep));
+    decoder.set_recompute(std::vector<Recompute>(std::size_t(model.num_layers), keep));
     decoder.forward_backward(tokens, targets, scale);
     std::map<std::string, at::Tensor> gradients;
     for (const auto& [name, view] : by_name(adapters, &Unit::gradients)) gradients[name] = view.to(at::kDouble).clone();
     return gradients;
   };
   for (const auto& targets_of : {std::vector<std::string>{"all-linear"}, {"up_proj", "q_proj"}, {"gate_proj", "up_proj"}, {"down_proj"}})
-    for (const auto keep : {Keep::all, Keep::matmuls, Keep::input}) {
+    for (const auto keep : {Recompute::none, Recompute::norms, Recompute::blocks}) {
       const auto l = lora(targets_of, 8);
       const auto exact = gradients_in(at::kFloat, l, keep), rounded = gradients_in(at::kBFloat16, l, keep);
       for (const auto& [name, expected] : exact) {
@@ -299,7 +299,7 @@ TEST(AdapterTargets, MistakesAreNamed) {
   const config::ModelConfig model = tiny();
   const auto message = [&](const config::LoraConfig& l) -> std::string {
     std::string all;
-    for (const config::TargetMistake& mistake : config::target_mistakes(model, l)) all += mistake.text;
+    for (const layout::TargetMistake& mistake : layout::target_mistakes(model, l)) all += mistake.text;
     return all;
   };
   EXPECT_NE(message(lora({"w1"})).find("w1"), std::string::npos);

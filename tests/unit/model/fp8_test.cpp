@@ -38,7 +38,7 @@ struct Result {
 
 struct Setting {
   bool fp8 = true;
-  std::vector<Keep> keep = {Keep::all, Keep::all, Keep::all};
+  std::vector<Recompute> keep = {Recompute::none, Recompute::none, Recompute::none};
   std::int64_t time = 64;
 };
 
@@ -47,7 +47,7 @@ Result run(const config::ModelConfig& config, const Setting& setting) {
   auto units = test::make_units(config, storage);
   Decoder decoder(config, test::pointers(units));
   if (setting.fp8) decoder.use_fp8(table());
-  decoder.set_keep(setting.keep);
+  decoder.set_recompute(setting.keep);
   Result result;
   result.loss = test::loss_of_two_steps(decoder, {.vocab = 512, .batch = 5, .time = setting.time, .ignored = 5}, storage.device);
   for (const auto& unit : units)
@@ -66,10 +66,10 @@ TEST(Fp8Model, EveryPolicyGivesTheSameBits) {
   for (const bool bias : {false, true}) {
     const auto all = run(model_of(bias), {});
     EXPECT_NE(all.loss, run(model_of(bias), {.fp8 = false}).loss) << "the products were those of bf16";
-    for (const auto keep : {Keep::all, Keep::matmuls, Keep::without_qkv, Keep::input})
+    for (const auto keep : {Recompute::none, Recompute::norms, Recompute::qkv, Recompute::blocks})
       expect_same_bits(all, run(model_of(bias), {.keep = {keep, keep, keep}}));
-    expect_same_bits(all, run(model_of(bias), {.keep = {Keep::input, Keep::all, Keep::matmuls}}));
-    expect_same_bits(all, run(model_of(bias), {.keep = {Keep::without_qkv, Keep::input, Keep::without_qkv}}));
+    expect_same_bits(all, run(model_of(bias), {.keep = {Recompute::blocks, Recompute::none, Recompute::norms}}));
+    expect_same_bits(all, run(model_of(bias), {.keep = {Recompute::qkv, Recompute::blocks, Recompute::qkv}}));
   }
 }
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "rank/model/flops.h"
+#include "layout/flops.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::model {

@@ -50,7 +50,7 @@ void expect_same_bits(const Result& a, const Result& b) {
   for (std::size_t i = 0; i < a.gradients.size(); ++i) EXPECT_TRUE(at::equal(a.gradients[i], b.gradients[i])) << "unit " << i;
 }
 
-TEST(Keep, EveryPolicyGivesTheSameBits) {
+TEST(Recompute, EveryPolicyGivesTheSameBits) {
   const auto device = test::device();
   const test::Deterministic deterministic;
   for (const auto& [head_norms, type, batch] : {std::tuple{false, at::kFloat, kFew},
@@ -62,17 +62,19 @@ TEST(Keep, EveryPolicyGivesTheSameBits) {
     config.qk_norm = config.qkv_bias = head_norms;
     const UnitStorage storage{.device = device, .weight_dtype = type, .gradient_dtype = type};
     const auto all = run(config, storage, [](Decoder&) {}, batch);
-    for (const auto keep : {Keep::matmuls, Keep::without_qkv, Keep::input}) {
+    for (const auto keep : {Recompute::norms, Recompute::qkv, Recompute::blocks}) {
       SCOPED_TRACE(fmt::format("policy {}, {}, head norms {}", int(keep), c10::toString(type), head_norms));
-      expect_same_bits(all, run(config, storage, [&](Decoder& d) { d.set_keep({keep, keep, keep}); }, batch));
+      expect_same_bits(all, run(config, storage, [&](Decoder& d) { d.set_recompute({keep, keep, keep}); }, batch));
     }
-    expect_same_bits(all, run(config, storage, [](Decoder& d) { d.set_keep({Keep::input, Keep::all, Keep::matmuls}); }, batch));
-    expect_same_bits(all, run(config, storage, [](Decoder& d) { d.set_keep({Keep::without_qkv, Keep::input, Keep::without_qkv}); }, batch));
+    expect_same_bits(
+        all, run(config, storage, [](Decoder& d) { d.set_recompute({Recompute::blocks, Recompute::none, Recompute::norms}); }, batch));
+    expect_same_bits(all,
+                     run(config, storage, [](Decoder& d) { d.set_recompute({Recompute::qkv, Recompute::blocks, Recompute::qkv}); }, batch));
   }
 }
 
 // Records that share rows, and adapters whose dropped elements have to fall again.
-TEST(Keep, PackedRecordsAndDropoutComeBackTheSame) {
+TEST(Recompute, PackedRecordsAndDropoutComeBackTheSame) {
   const auto device = test::device();
   const test::Deterministic deterministic;
   config::LoraConfig lora;
@@ -89,7 +91,7 @@ TEST(Keep, PackedRecordsAndDropoutComeBackTheSame) {
                       .starts = at::tensor({0, 5, 12, 16, 17, 32}, at::kInt),
                       .keys = at::arange(7, 9, at::kLong).to(device)};
     auto frozen = test::make_units(config, {.device = device, .trainable = false});
-    const auto run = [&](const std::vector<Keep>& keep) {
+    const auto run = [&](const std::vector<Recompute>& keep) {
       std::vector<std::unique_ptr<Unit>> adapters;
       std::vector<Unit*> list;
       for (auto& spec : adapter_units(config, lora)) {
@@ -98,16 +100,16 @@ TEST(Keep, PackedRecordsAndDropoutComeBackTheSame) {
         if (spec) adapters.back()->weights().copy_(at::randn({adapters.back()->elements()}, test::generator(adapters.size())) * 0.1);
       }
       Decoder decoder(config, test::pointers(frozen), lora, list);
-      decoder.set_keep(keep);
+      decoder.set_recompute(keep);
       Result result;
       for (int step = 0; step < 2; ++step) result.loss = decoder.forward_backward(input, at::ones({}).to(device)).item<double>();
       for (const auto& unit : adapters)
         if (unit) result.gradients.push_back(unit->gradients());
       return result;
     };
-    const auto all = run({Keep::all, Keep::all, Keep::all});
+    const auto all = run({Recompute::none, Recompute::none, Recompute::none});
     ASSERT_EQ(all.gradients.size(), 3);
-    for (const auto keep : {Keep::matmuls, Keep::without_qkv, Keep::input}) {
+    for (const auto keep : {Recompute::norms, Recompute::qkv, Recompute::blocks}) {
       SCOPED_TRACE(fmt::format("policy {}, head norms {}", int(keep), head_norms));
       expect_same_bits(all, run({keep, keep, keep}));
     }
@@ -115,19 +117,20 @@ TEST(Keep, PackedRecordsAndDropoutComeBackTheSame) {
 }
 
 // More blocks than the buffers that inputs travel through.
-TEST(Keep, OffloadedInputsComeBackTheSame) {
+TEST(Recompute, OffloadedInputsComeBackTheSame) {
   auto config = rich_model();
   config.num_layers = 9;
   const UnitStorage storage{.device = test::device()};
   const test::Deterministic deterministic;
   const auto plain = run(config, storage, [](Decoder&) {});
-  expect_same_bits(plain, run(config, storage, [](Decoder& d) { d.set_keep(std::vector<Keep>(9, Keep::input), /*offload=*/true); }));
-  std::vector<Keep> every_other(9, Keep::all);
-  for (std::size_t i = 0; i < 9; i += 2) every_other[i] = Keep::input;
-  expect_same_bits(plain, run(config, storage, [&](Decoder& d) { d.set_keep(every_other, /*offload=*/true); }));
+  expect_same_bits(
+      plain, run(config, storage, [](Decoder& d) { d.set_recompute(std::vector<Recompute>(9, Recompute::blocks), /*offload=*/true); }));
+  std::vector<Recompute> every_other(9, Recompute::none);
+  for (std::size_t i = 0; i < 9; i += 2) every_other[i] = Recompute::blocks;
+  expect_same_bits(plain, run(config, storage, [&](Decoder& d) { d.set_recompute(every_other, /*offload=*/true); }));
 }
 
-TEST(Keep, EvaluationBetweenStepsChangesNothing) {
+TEST(Recompute, EvaluationBetweenStepsChangesNothing) {
   const auto config = rich_model();
   const UnitStorage storage{.device = test::device()};
   const test::Deterministic deterministic;

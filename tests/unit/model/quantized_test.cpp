@@ -135,10 +135,10 @@ TEST(Quantized, RecomputingGivesTheSameBits) {
   const auto batch = test::random_batch({.vocab = config.vocab_size}, 2, test::device());
   const auto scale = at::ones({}, at::TensorOptions().device(test::device()));
   at::Tensor loss, gradients;
-  for (const auto keep : {Keep::all, Keep::matmuls, Keep::without_qkv, Keep::input}) {
+  for (const auto keep : {Recompute::none, Recompute::norms, Recompute::qkv, Recompute::blocks}) {
     Model model(config, lora, frozen_as(Quantization::nf4));
     model.stir();
-    model.decoder->set_keep(std::vector(std::size_t(config.num_layers), keep));
+    model.decoder->set_recompute(std::vector(std::size_t(config.num_layers), keep));
     const auto this_loss = model.decoder->forward_backward(batch.tokens, batch.targets, scale);
     if (!loss.defined()) {
       loss = this_loss;

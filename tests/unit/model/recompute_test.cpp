@@ -7,21 +7,24 @@
 
 #include "config/config.h"
 #include "rank/model/adapter.h"
-#include "rank/model/recompute.h"
+#include "layout/recompute.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::model {
+
+using namespace layout;
+
 namespace {
 
 const config::ModelConfig shape =
     config::with_defaults({.hidden_size = 1024, .num_layers = 4, .num_heads = 8, .kv_heads = 2, .vocab_size = 100});
 constexpr MicroBatch batch{256, 1024};  // large enough that activations dwarf the fixed reserve
-constexpr Keep policies[] = {Keep::all, Keep::matmuls, Keep::without_qkv, Keep::input};
+constexpr Recompute policies[] = {Recompute::none, Recompute::norms, Recompute::qkv, Recompute::blocks};
 
-std::int64_t needed(const std::vector<Keep>& keep) {
+std::int64_t needed(const std::vector<Recompute>& keep) {
   const ActivationBytes b = activation_bytes(shape, 2);
   std::int64_t row = b.working, shared = 0;
-  for (const Keep block : keep) {
+  for (const Recompute block : keep) {
     row += b.kept(block);
     shared = std::max(shared, b.shared(block));
   }
@@ -29,15 +32,15 @@ std::int64_t needed(const std::vector<Keep>& keep) {
 }
 
 std::int64_t needed(int all, int norms, int qkv, int input) {
-  std::vector<Keep> keep;
+  std::vector<Recompute> keep;
   const int counts[] = {all, norms, qkv, input};
   for (std::size_t i = 0; i < 4; ++i) keep.insert(keep.end(), static_cast<std::size_t>(counts[i]), policies[i]);
   return needed(keep);
 }
 
-double cost(const std::vector<Keep>& keep, std::int64_t time) {
+double cost(const std::vector<Recompute>& keep, std::int64_t time) {
   double sum = 0;
-  for (const Keep block : keep) sum += recompute_cost(shape, time, 2, block);
+  for (const Recompute block : keep) sum += recompute_cost(shape, time, 2, block);
   return sum;
 }
 
@@ -57,12 +60,12 @@ TEST(Recompute, GivesUpTheCheapestFirst) {
       {"nothing but inputs", needed(0, 0, 0, 4), "everything made again in 4"},
       {"too little anyway", 0, "everything made again in 4"},
   };
-  for (const Case& c : cases) EXPECT_EQ(describe(choose_keep(shape, batch, 2, c.available)), c.words) << c.name;
+  for (const Case& c : cases) EXPECT_EQ(describe(choose_recompute(shape, batch, 2, c.available)), c.words) << c.name;
 }
 
 // All 256 ways to give four blocks a policy, at every size that one of them just fits and at a byte less.
 TEST(Recompute, NoMixThatFitsIsCheaper) {
-  std::vector<std::vector<Keep>> mixes;
+  std::vector<std::vector<Recompute>> mixes;
   for (int i = 0; i < 256; ++i) mixes.push_back({policies[i % 4], policies[i / 4 % 4], policies[i / 16 % 4], policies[i / 64]});
   for (const std::int64_t time : {256, 65536}) {
     std::vector<std::pair<std::int64_t, double>> sizes;  // what a mix needs, and what it costs
@@ -72,7 +75,7 @@ TEST(Recompute, NoMixThatFitsIsCheaper) {
         double least = std::numeric_limits<double>::infinity();
         for (const auto& [size, mix_cost] : sizes)
           if (size <= available) least = std::min(least, mix_cost);
-        const auto chosen = choose_keep(shape, {batch.rows() / time, time}, 2, available);
+        const auto chosen = choose_recompute(shape, {batch.rows() / time, time}, 2, available);
         if (least == std::numeric_limits<double>::infinity()) {
           EXPECT_EQ(describe(chosen), "everything made again in 4");
           continue;
@@ -85,9 +88,9 @@ TEST(Recompute, NoMixThatFitsIsCheaper) {
 
 // Attention alone grows with the length of a sample, and only blocks that are made whole again go through it.
 TEST(Recompute, LongSamplesMakeWholeBlocksDear) {
-  for (const Keep keep : policies) {
+  for (const Recompute keep : policies) {
     const double more = recompute_cost(shape, 65536, 2, keep) - recompute_cost(shape, 1024, 2, keep);
-    EXPECT_EQ(more > 0, keep == Keep::input);
+    EXPECT_EQ(more > 0, keep == Recompute::blocks);
   }
   config::ModelConfig deep = shape;  // where matmuls cost more than attention over short samples, and less than over long ones
   deep.hidden_size = 4096;
@@ -96,8 +99,8 @@ TEST(Recompute, LongSamplesMakeWholeBlocksDear) {
   deep.num_heads = 32;
   deep.kv_heads = 8;
   const auto whole_blocks = [&](std::int64_t samples, std::int64_t time, std::int64_t available) {
-    const auto keep = choose_keep(deep, {samples, time}, 2, available);
-    return std::count(keep.begin(), keep.end(), Keep::input);
+    const auto keep = choose_recompute(deep, {samples, time}, 2, available);
+    return std::count(keep.begin(), keep.end(), Recompute::blocks);
   };
   bool fewer = false;
   for (std::int64_t available = 0; available < std::int64_t{200} << 30; available += std::int64_t{1} << 30) {
@@ -114,8 +117,8 @@ TEST(Recompute, LeavesRoomWhereFewBitsBecomeWhole) {
   few.load_in_4bit = true;
   const std::int64_t buffer = 2 * shape.hidden_size * 2 * shape.intermediate_size;  // gate and up are the largest, in 16 bits
   EXPECT_EQ(dense_buffer_bytes(few, 2), buffer);
-  EXPECT_EQ(describe(choose_keep(few, batch, 2, needed(4, 0, 0, 0) + buffer)), "all kept");
-  EXPECT_NE(describe(choose_keep(few, batch, 2, needed(4, 0, 0, 0) + buffer - 1)), "all kept");
+  EXPECT_EQ(describe(choose_recompute(few, batch, 2, needed(4, 0, 0, 0) + buffer)), "all kept");
+  EXPECT_NE(describe(choose_recompute(few, batch, 2, needed(4, 0, 0, 0) + buffer - 1)), "all kept");
 }
 
 // Sees what this thread takes from the CPU's allocator and gives back.
@@ -130,7 +133,7 @@ class HeldBytes final : public c10::MemoryReportingInfoBase {
 };
 
 // Between forward and backward.
-std::int64_t held_bytes(config::ModelConfig model, std::int64_t layers, Keep keep, std::int64_t samples, std::int64_t time) {
+std::int64_t held_bytes(config::ModelConfig model, std::int64_t layers, Recompute keep, std::int64_t samples, std::int64_t time) {
   model.num_layers = layers;
   auto units = test::make_units(model, {.device = at::kCPU});
   Decoder decoder(model, test::pointers(units), keep);
@@ -154,7 +157,7 @@ TEST(Recompute, BlocksHoldWhatIsCounted) {
     model.qk_norm = head_norms;
     const ActivationBytes bytes = activation_bytes(model, 4);
     constexpr std::int64_t samples = 3, time = 24, rows = samples * time;
-    for (const Keep keep : policies) {
+    for (const Recompute keep : policies) {
       SCOPED_TRACE(fmt::format("{}, head norms {}", describe({keep}), head_norms));
       const std::int64_t few = held_bytes(model, 2, keep, samples, time), many = held_bytes(model, 5, keep, samples, time);
       EXPECT_EQ(many - few, 3 * rows * bytes.kept(keep));

@@ -2,7 +2,7 @@
 #include "rank/train/gradients.h"
 
 #include "rank/comm/transport.h"
-#include "rank/model/recompute.h"
+#include "layout/recompute.h"
 #include "unit/train/micro_steps_fixture.h"
 
 namespace lockstep::train {
@@ -131,12 +131,12 @@ TEST(GradientForms, F32WhereItFitsBesideTheSameActivations) {
     const parallel::Replica replica = make_units(config, at::kCPU);  // bf16 gradients, 2 bytes of each
     const config::BatchPlan batch{4096, 16, 4096 * 16, 0};
     const auto form = [&](std::int64_t free) { return plan_memory({config, batch, 16, 1, free}, replica, [](bool fits) { return fits; }); };
-    const auto all_kept = std::vector(1, recompute == config::Recompute::blocks ? model::Keep::input : model::Keep::all);
+    const auto all_kept = std::vector(1, recompute == config::Recompute::blocks ? model::Recompute::blocks : model::Recompute::none);
     const std::int64_t need = model::needed_bytes(config.model, {4096, 16}, 2, all_kept), more = 2 * replica.gradients.numel();
     EXPECT_EQ(form(need + more).gradients, GradientForm::f32);
-    EXPECT_EQ(form(need + more).keep, all_kept);
+    EXPECT_EQ(form(need + more).recompute, all_kept);
     EXPECT_EQ(form(need + more - 1).gradients, GradientForm::flushed);
-    EXPECT_EQ(form(need + more - 1).keep, all_kept) << "gradients take no memory from activations";
+    EXPECT_EQ(form(need + more - 1).recompute, all_kept) << "gradients take no memory from activations";
     EXPECT_EQ(form(need + more - 1).room_for_sums, more - 1);
   }
 }

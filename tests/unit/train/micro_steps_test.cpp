@@ -14,7 +14,7 @@ namespace {
 struct Case {
   std::string name;
   std::function<void(config::RunConfig&)> change = [](config::RunConfig&) {};
-  std::vector<model::Keep> keep = {};
+  std::vector<model::Recompute> keep = {};
   int accumulation = 1;
   std::function<void(Training&, int step)> between = [](Training&, int) {};
 };
@@ -42,16 +42,19 @@ void with_lora(config::RunConfig& c) {
 }
 
 std::vector<Case> cases() {
-  using model::Keep;
+  using model::Recompute;
   const auto bf16 = [](config::RunConfig& c) { c.model.dtype = config::DType::bf16; };
   return {
       {.name = "f32"},
       {.name = "bf16", .change = bf16},
       {.name = "accumulation", .change = bf16, .accumulation = 3},
-      {.name = "norms_again", .change = bf16, .keep = {Keep::matmuls, Keep::matmuls, Keep::matmuls}, .accumulation = 2},
-      {.name = "qkv_again", .change = bf16, .keep = {Keep::without_qkv, Keep::without_qkv, Keep::without_qkv}, .accumulation = 2},
-      {.name = "blocks_again", .change = bf16, .keep = {Keep::input, Keep::input, Keep::input}},
-      {.name = "policies_mixed", .keep = {Keep::input, Keep::all, Keep::matmuls}, .accumulation = 2, .between = evaluate_other_shapes},
+      {.name = "norms_again", .change = bf16, .keep = {Recompute::norms, Recompute::norms, Recompute::norms}, .accumulation = 2},
+      {.name = "qkv_again", .change = bf16, .keep = {Recompute::qkv, Recompute::qkv, Recompute::qkv}, .accumulation = 2},
+      {.name = "blocks_again", .change = bf16, .keep = {Recompute::blocks, Recompute::blocks, Recompute::blocks}},
+      {.name = "policies_mixed",
+       .keep = {Recompute::blocks, Recompute::none, Recompute::norms},
+       .accumulation = 2,
+       .between = evaluate_other_shapes},
       {.name = "evaluation", .change = bf16, .between = evaluate_other_shapes},
       {.name = "evaluation_and_accumulation", .change = bf16, .accumulation = 2, .between = evaluate_other_shapes},
       {.name = "texts", .change = bf16, .accumulation = 2, .between = write_texts},
@@ -119,7 +122,7 @@ TEST_P(Recorded, GivesTheSameBits) {
   if (config.trainer.fp8 && !kernels::has_fp8(test::device()))
     GTEST_SKIP() << "needs a GPU of compute capability 8.9 or later: 8-bit products";
   const auto train = [&](Training& t) {
-    if (!c.keep.empty()) t.model->set_keep(c.keep);
+    if (!c.keep.empty()) t.model->set_recompute(c.keep);
     int seed = 0;
     for (int step = 0; step < steps; ++step) {
       std::vector<data::Batch> batches;

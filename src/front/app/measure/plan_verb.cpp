@@ -12,6 +12,7 @@
 #include "front/app/measure/model_file.h"
 #include "front/app/verbs.h"
 #include "front/plan/predict.h"
+#include "layout/decoder.h"
 
 namespace lockstep::app {
 namespace {
@@ -58,7 +59,7 @@ plan::Measured measured_of(const Wish& wish) {
         config::load({.file = find_model(wish.model, "plan"), .environment = config::process_environment()}).values;
     const bool wide = config.parallel.reduce_dtype == config::ReduceDType::f32;
     const std::int64_t width = wide ? 4 : bytes_of(config::name_of(config.model.dtype));
-    measured.gradient_bytes = config::count_parameters(config.model) * width;
+    measured.gradient_bytes = layout::count_parameters(config.model) * width;
     measured.late_bytes = config.model.vocab_size * config.model.hidden_size * width;
     measured.bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_cap_mb * (1 << 20));
   }

@@ -5,7 +5,10 @@
 
 #include "config/run_config.h"
 
-namespace lockstep::model {
+namespace lockstep::layout {
+
+// Fills in what may be left out of a model's shape: family, kv_heads, head_dim, intermediate_size. Idempotent.
+config::ModelConfig with_defaults(config::ModelConfig model);
 
 struct Dims {
   std::int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_time;
@@ -17,6 +20,8 @@ struct Dims {
   std::int64_t kv_width() const { return kv_heads * head_dim; }
   std::int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
 };
+// UserError where a model's sizes do not go together.
+void check_sizes(const config::ModelConfig& model);
 
 // Positions of leaves in their units. Leaves of a block that a model does not have (bias, head norms) are left out, so the
 // optional ones come last and are looked up through BlockLeaves.
@@ -34,4 +39,4 @@ struct HeadLeaves {
   explicit HeadLeaves(const Dims& dims) : norm(dims.tied ? 0 : 1) {}
 };
 
-}  // namespace lockstep::model
+}  // namespace lockstep::layout

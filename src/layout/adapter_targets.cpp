@@ -1,5 +1,5 @@
 // PEFT's rules for names: lists match whole names and their ends, a text is a regular expression, exceptions are matched at the end.
-#include "config/adapter/targets.h"
+#include "layout/adapter_targets.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "config/config.h"
 
-namespace lockstep::config {
+namespace lockstep::layout {
 namespace {
 
 constexpr std::string_view all_linear = "all-linear";
@@ -50,25 +49,6 @@ bool any_matches(const std::vector<base::PythonRegex>& patterns, const std::stri
 
 bool is_in_block(std::string_view module) { return module.starts_with(block_prefix); }
 
-std::vector<Module> modules_of(const ModelConfig& given) {
-  const ModelConfig model = with_defaults(given);
-  const std::int64_t q = model.num_heads * model.head_dim, kv = model.kv_heads * model.head_dim;
-  const Module in_block[] = {{"self_attn.q_proj", q, model.hidden_size},
-                             {"self_attn.k_proj", kv, model.hidden_size},
-                             {"self_attn.v_proj", kv, model.hidden_size},
-                             {"self_attn.o_proj", model.hidden_size, q},
-                             {"mlp.gate_proj", model.intermediate_size, model.hidden_size},
-                             {"mlp.up_proj", model.intermediate_size, model.hidden_size},
-                             {"mlp.down_proj", model.hidden_size, model.intermediate_size}};
-  std::vector<Module> modules = {{std::string(embedding_module), model.vocab_size, model.hidden_size}};
-  for (std::int64_t block = 0; block < model.num_layers; ++block) {
-    for (const Module& module : in_block)
-      modules.push_back({fmt::format("{}{}.{}", block_prefix, block, module.name), module.out, module.in});
-  }
-  modules.push_back({std::string(head_module), model.vocab_size, model.hidden_size});
-  return modules;
-}
-
 AdapterTargets::Names AdapterTargets::names_of(std::string_view key, const std::vector<std::string>& given) {
   Names found;
   for (const std::string& one : given) {
@@ -105,7 +85,7 @@ double AdapterTargets::value_of(const std::vector<Exception>& exceptions, const 
   return otherwise;
 }
 
-AdapterTargets::AdapterTargets(const LoraConfig& lora)
+AdapterTargets::AdapterTargets(const config::LoraConfig& lora)
     : lora_(lora),
       targets_(names_of("lora.target_modules", lora.target_modules)),
       excluded_(names_of("lora.exclude_modules", lora.exclude_modules)),
@@ -135,7 +115,7 @@ double AdapterTargets::scale(const std::string& module) const {
   return alpha / (lora_.rslora ? std::sqrt(rank) : rank);
 }
 
-std::vector<TargetMistake> target_mistakes(const ModelConfig& model, const LoraConfig& lora) {
+std::vector<TargetMistake> target_mistakes(const config::ModelConfig& model, const config::LoraConfig& lora) {
   std::vector<TargetMistake> mistakes;
   const std::vector<Module> modules = modules_of(model);
   const bool has_regex = std::any_of(lora.target_modules.begin(), lora.target_modules.end(),
@@ -186,4 +166,4 @@ std::vector<TargetMistake> target_mistakes(const ModelConfig& model, const LoraC
   return mistakes;
 }
 
-}  // namespace lockstep::config
+}  // namespace lockstep::layout

@@ -8,19 +8,12 @@
 
 #include "base/python_regex.h"
 #include "config/run_config.h"
+#include "layout/decoder.h"
 
-namespace lockstep::config {
+namespace lockstep::layout {
 
-// A matrix of a decoder, in Hugging Face's name without ".weight".
-struct Module {
-  std::string name;
-  std::int64_t out, in;  // its weight is [out, in]
-};
 inline constexpr std::string_view embedding_module = "model.embed_tokens";
 inline constexpr std::string_view head_module = "lm_head";
-
-// Those of every block in order, between the embedding and the head. A tied head is listed: PEFT sees it as a module of its own.
-std::vector<Module> modules_of(const ModelConfig& model);
 bool is_in_block(std::string_view module);
 
 // What stands before a regular expression in lora.target_modules and lora.exclude_modules, where PEFT has a text in place of a list.
@@ -29,7 +22,7 @@ inline constexpr std::string_view regex_mark = "re:";
 class AdapterTargets {
  public:
   // Throws UserError(ExitCode::usage) where a pattern is none.
-  explicit AdapterTargets(const LoraConfig& lora);
+  explicit AdapterTargets(const config::LoraConfig& lora);
 
   bool contains(const std::string& module) const;      // has an adapter
   bool saves(const std::string& module) const;         // is trained whole
@@ -51,7 +44,7 @@ class AdapterTargets {
   static std::vector<Exception> exceptions_of(std::string_view key, const std::vector<std::string>& given);
   static double value_of(const std::vector<Exception>& exceptions, const std::string& module, double otherwise);
 
-  const LoraConfig lora_;
+  const config::LoraConfig lora_;
   Names targets_, excluded_;
   std::vector<Exception> ranks_, alphas_;
 };
@@ -61,6 +54,6 @@ struct TargetMistake {
   std::string_view key;
   std::string text;
 };
-std::vector<TargetMistake> target_mistakes(const ModelConfig& model, const LoraConfig& lora);
+std::vector<TargetMistake> target_mistakes(const config::ModelConfig& model, const config::LoraConfig& lora);
 
-}  // namespace lockstep::config
+}  // namespace lockstep::layout
