@@ -21,7 +21,7 @@ MAY = {
     "front/tokenize": {"text"},
     # A run as an object with events: it may not see whatever shows it.
     "front/job": {"config", "record", "records", "front/launch"},
-    "front/show": {"config", "record", "records", "text", "front/launch", "front/job"},
+    "front/show": {"config", "record", "records", "text", "front/launch", "front/job", "front/plan"},
     "front/app": {"config", "record", "text", "records", "front/launch", "front/check", "front/serve", "front/plan", "front/tokenize",
                   "front/job", "front/show"},
     "rank/comm": {"config", "record"},

@@ -42,6 +42,7 @@ std::string to_json(const RunPlan& plan, const config::RunConfig& config) {
   json["run"] = plan.folder;
   json["model"] = config.model.name;
   json["parameters"] = plan.parameters;
+  for (const layout::PartBytes& part : plan.memory.parts) json["memory"][std::string(layout::name_of(part.part))] = part.bytes;
   json["dtype"] = config::name_of(config.model.dtype);
   json["data"] = describe_data(config.data);
   json["ranks"] = plan.world_size;

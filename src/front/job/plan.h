@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 #include "front/launch/devices.h"
+#include "layout/memory.h"
 
 namespace lockstep::job {
 
@@ -17,6 +18,7 @@ struct RunPlan {
   config::Backend backend = config::Backend::automatic;  // as it will be chosen
   config::BatchPlan batch;
   std::int64_t parameters = 0;
+  layout::RankMemory memory;                  // of one rank, by part
   std::optional<std::int64_t> epoch_samples;  // of training data, where it was counted
   std::string folder;
   std::string launcher;            // if another one started this rank

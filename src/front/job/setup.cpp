@@ -86,6 +86,14 @@ bool nothing_was_said(const config::Settings& settings) {
   });
 }
 
+// What the GPU with the least has: every rank must fit.
+std::int64_t smallest_gpu(const launch::Machine& machine) {
+  std::uint64_t least = 0;
+  for (const launch::VisibleGpu& visible : machine.visible)
+    least = least == 0 ? visible.gpu.memory_bytes : std::min(least, visible.gpu.memory_bytes);
+  return static_cast<std::int64_t>(least);
+}
+
 }  // namespace
 
 Setup set_up(config::Settings settings, const Environment& environment) {
@@ -101,6 +109,7 @@ Setup set_up(config::Settings settings, const Environment& environment) {
     machine = launch::look_at_machine(environment);
   const launch::Selection devices = launch::select_devices(wish_of(config, setup.place, environment), machine);
   setup.on_gpus = devices.ranks.front().device != "cpu";
+  if (setup.on_gpus) setup.gpu_bytes = smallest_gpu(machine);
 
   launch::Job& job = setup.job;
   place_ranks(setup, devices);
@@ -152,6 +161,9 @@ void plan_for_world(Setup& setup) {
   setup.plan.world_size = setup.job.world_size;
   setup.plan.batch = config::plan_batch(config, setup.job.world_size);
   setup.plan.backend = expected_backend(config.trainer.distributed.backend, setup.job.world_size, setup.on_gpus);
+  layout::MemoryWish wish{.ranks = setup.job.world_size, .on_gpu = setup.on_gpus};
+  if (setup.gpu_bytes > 0) wish.device_bytes = setup.gpu_bytes;
+  setup.plan.memory = layout::rank_memory(config, setup.plan.batch, wish);
 }
 
 }  // namespace lockstep::job

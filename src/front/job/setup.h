@@ -19,7 +19,8 @@ struct Setup {
   launch::Job job;                  // complete but for worker and libraries
   bool writes_shared_files = true;  // rank 0 is here
   bool on_gpus = false;
-  bool new_name = false;  // the run's name was made up for it
+  std::int64_t gpu_bytes = 0;  // of the smallest GPU here
+  bool new_name = false;       // the run's name was made up for it
 };
 
 // Touches nothing on disk and starts nothing. UserError for what cannot be met.

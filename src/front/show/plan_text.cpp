@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "front/launch/watch.h"
+#include "front/plan/memory.h"
 
 namespace lockstep::show {
 namespace {
@@ -73,6 +74,7 @@ std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
   line("backend", std::string(config::name_of(plan.backend)));
   line("model", fmt::format("{} parameters, {}, {}", base::human_count(static_cast<double>(plan.parameters)),
                             config::name_of(config.model.dtype), origin_of(config)));
+  if (!plan.memory.parts.empty()) line("memory", plan::in_one_line(plan.memory));
   line("data", job::describe_data(config.data));
   line("batch", fmt::format("{} samples a step = batch {} x accumulation {} x {} rank{}", plan.batch.global_batch_size,
                             plan.batch.batch_size, plan.batch.gradient_accumulation, plan.world_size, plan.world_size == 1 ? "" : "s"));

@@ -26,6 +26,14 @@ std::optional<Adapter> adapter_of(const config::ModelConfig& model, Unit* adapte
 
 }  // namespace
 
+void add_to(HeldMemory& memory, const BlockActivations& a) {
+  for (const at::Tensor* one : {&a.x, &a.norm1, &a.rstd1, &a.qkv, &a.qk, &a.attention.out, &a.attention.log_sum, &a.mixed, &a.middle,
+                                &a.norm2, &a.rstd2, &a.gate_up, &a.swiglu})
+    memory.add(*one);
+  for (const at::Tensor& log_sum : a.attention.log_sums) memory.add(log_sum);
+  for (const at::Tensor& low : a.low) memory.add(low);
+}
+
 Block::Block(const config::ModelConfig& model, const Dims& dims, Unit& unit, Unit* adapters, const config::LoraConfig& lora,
              std::int64_t layer, Recompute recompute)
     : dims_(dims),

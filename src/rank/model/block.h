@@ -5,6 +5,7 @@
 
 #include "rank/kernels/kernels.h"
 #include "rank/model/attention.h"
+#include "rank/model/buffers.h"
 #include "rank/model/layout.h"
 #include "rank/model/kv_cache.h"
 #include "rank/model/model.h"
@@ -33,6 +34,8 @@ struct BlockActivations {
   at::Tensor swiglu;                           // [rows, intermediate]
   std::array<at::Tensor, kBlockMatrices> low;  // what the adapters of its matrices keep; that of down by every policy
 };
+
+void add_to(HeldMemory& memory, const BlockActivations& activations);
 
 // Buffers that blocks share, because one at a time needs them.
 struct BlockScratch {

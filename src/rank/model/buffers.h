@@ -4,6 +4,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include <cstdint>
+#include <set>
+
 namespace lockstep::model {
 
 inline const at::Tensor& fit(at::Tensor& buffer, at::IntArrayRef sizes, const at::TensorOptions& options) {
@@ -11,5 +14,18 @@ inline const at::Tensor& fit(at::Tensor& buffer, at::IntArrayRef sizes, const at
     buffer = at::empty(sizes, options);
   return buffer;
 }
+
+// Bytes of the memory behind tensors, each piece of it once.
+class HeldMemory {
+ public:
+  void add(const at::Tensor& tensor) {
+    if (tensor.defined() && seen_.insert(tensor.storage().unsafeGetStorageImpl()).second) bytes_ += std::int64_t(tensor.storage().nbytes());
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::set<const void*> seen_;
+  std::int64_t bytes_ = 0;
+};
 
 }  // namespace lockstep::model

@@ -254,6 +254,23 @@ at::Tensor Decoder::decode(const at::Tensor& tokens, KvCache& cache, std::span<c
   return p.text_head.logits(step.time == 1 ? stream : last_rows(stream, step.time, counts));
 }
 
+Decoder::Held Decoder::held() const {
+  const auto& p = *parts_;
+  HeldMemory memory;
+  for (const BlockActivations& saved : p.saved) add_to(memory, saved);
+  add_to(memory, p.scratch.activations);
+  for (const at::Tensor* one : {&p.scratch.norm, &p.scratch.hidden, &p.scratch.dmixed, &p.scratch.dqkv, &p.embedded, &p.dstream})
+    memory.add(*one);
+  p.head.add_to(memory);
+  for (const kernels::RotaryTable& table : p.rotary) {
+    memory.add(table.cosine);
+    memory.add(table.sine);
+  }
+  HeldMemory dense;
+  dense.add(p.scratch.projection.dense);
+  return {.activations = memory.bytes(), .dense_copy = dense.bytes(), .logits = p.head.logits_bytes()};
+}
+
 void Decoder::reset_magnitudes() {
   const c10::NoGradGuard no_graph;
   for (const Block& block : parts_->blocks) {

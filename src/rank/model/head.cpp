@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/ceil_div.h"
+#include "layout/memory.h"
 #include "rank/kernels/plugin.h"
 #include "rank/model/buffers.h"
 #include "rank/model/linear.h"
@@ -12,20 +13,17 @@ namespace lockstep::model {
 
 namespace {
 
-constexpr std::int64_t kRowStep = 128;
-constexpr std::int64_t kMiB = std::int64_t(1) << 20;
-
 using base::ceil_div;
 
 // A CPU wants the chunk in its cache. A GPU wants few chunks, since each reads and writes the matrix's whole gradient again: as many bytes
 // as leave memory to the rest. Never what happens to be free: the cuts decide the order of sums.
 // A frozen matrix has no gradient, so there a chunk need only be large enough to keep the device busy.
 std::int64_t affordable_chunk(const at::Device& device, bool trained, bool lean) {
-  if (!device.is_cuda()) return kMiB;
-  if (!trained || lean) return 256 * kMiB;  // less than attention's backward takes later
+  if (!device.is_cuda()) return layout::cpu_logits_bytes;
+  if (!trained || lean) return layout::lean_logits_bytes;
   std::uint64_t free = 0, total = 0;
   kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
-  return std::clamp(std::int64_t(total / 32), 128 * kMiB, layout::most_logits_bytes);
+  return layout::trained_logits_bytes(std::int64_t(total));
 }
 
 }  // namespace
@@ -47,10 +45,7 @@ at::Tensor Head::normalize(const ResidualStream& stream) {
 
 std::int64_t Head::chunk_rows(const at::Tensor& like) {
   if (chunk_bytes_ == 0) chunk_bytes_ = affordable_chunk(like.device(), owner_.trainable(), lean_);
-  const auto rows = std::max<std::int64_t>(1, like.size(0));
-  const auto most = std::max<std::int64_t>(kRowStep, chunk_bytes_ / (dims_.vocab * like.element_size()));
-  const auto even = ceil_div(rows, std::min(most_chunks_, ceil_div(rows, most)));  // chunks of one size: the last is no sliver
-  return std::min(rows, ceil_div(even, kRowStep) * kRowStep);
+  return layout::logits_chunk_rows(like.size(0), dims_.vocab, like.element_size(), chunk_bytes_, most_chunks_);
 }
 
 Score Head::score(const ResidualStream& stream, const at::Tensor& targets) {
@@ -68,6 +63,7 @@ at::Tensor Head::loss_backward(const ResidualStream& stream, const at::Tensor& t
   if (!train) fit(correct_, {rows}, losses_.options());
   // Not kept from step to step: backward of the blocks takes as much for a while, and the two need not add up.
   const at::Tensor all_logits = at::empty({chunk, dims_.vocab}, norm.options());
+  logits_bytes_ = std::int64_t(all_logits.nbytes());
   for (std::int64_t first = 0; first < rows; first += chunk) {
     const auto count = std::min(chunk, rows - first);
     const auto x = norm.narrow(0, first, count), logits = all_logits.narrow(0, 0, count);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "rank/model/block.h"
+#include "rank/model/buffers.h"
 
 namespace lockstep::model {
 
@@ -29,6 +30,10 @@ class Head {
   // How often the last backward added to the gradient of the output matrix; of the owner's other backward, too, where that is shared.
   std::int64_t additions() const { return additions_; }
   const Unit& owner() const { return owner_; }
+  std::int64_t logits_bytes() const { return logits_bytes_; }  // of the last chunk
+  void add_to(HeldMemory& memory) const {
+    for (const at::Tensor* buffer : {&rstd_, &losses_, &correct_}) memory.add(*buffer);
+  }
   // Without gradients. targets: [rows] i64.
   Score score(const ResidualStream& stream, const at::Tensor& targets);
   // The summed loss, f32 scalar on the device; adds the gradients of scale * loss; dstream: [rows, hidden] receives the stream's gradient.
@@ -52,7 +57,7 @@ class Head {
   bool lean_ = false;
   std::int64_t chunk_bytes_ = 0;  // of logits; chosen at first use
   std::int64_t most_chunks_ = std::numeric_limits<std::int64_t>::max();
-  std::int64_t additions_ = 0;
+  std::int64_t additions_ = 0, logits_bytes_ = 0;
   at::Tensor rstd_, losses_, correct_;
 };
 

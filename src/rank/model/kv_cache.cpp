@@ -15,12 +15,12 @@
 #include <limits>
 
 #include "base/error.h"
+#include "layout/memory.h"
 
 namespace lockstep::model {
 
 namespace {
 
-constexpr std::int64_t kRoomStep = 64;                          // tokens
 constexpr std::int64_t kScoreElements = std::int64_t(1) << 26;  // of one pass over queries: long prompts go in pieces
 
 // q: [batch, heads, time, head_dim]; keys, values: [batch, kv_heads, span, head_dim]. Query heads of a group are rows of one product, so
@@ -50,7 +50,7 @@ KvCache::KvCache(const Dims& dims, std::int64_t window, std::int64_t batch, cons
 
 void KvCache::reserve(std::int64_t tokens) {
   if (tokens <= capacity()) return;
-  const auto room = (tokens + kRoomStep - 1) / kRoomStep * kRoomStep;
+  const auto room = layout::round_up(tokens, layout::kv_cache_step);
   const auto used = std::min(capacity(), lengths_.empty() ? 0 : *std::max_element(lengths_.begin(), lengths_.end()));
   for (auto* caches : {&keys_, &values_}) {
     for (at::Tensor& cache : *caches) {

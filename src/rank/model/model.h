@@ -81,6 +81,14 @@ class Decoder {
   // shorter rows are filled up at their end. Returns the logits behind the last real one: [batch, vocab].
   at::Tensor decode(const at::Tensor& tokens, KvCache& cache, std::span<const std::int64_t> counts = {});
 
+  // What steps have left behind, in bytes.
+  struct Held {
+    std::int64_t activations;  // of blocks, what they share, the head's rows and the rotary tables
+    std::int64_t dense_copy;   // of a quantized matrix
+    std::int64_t logits;       // of the last chunk, which is gone again
+  };
+  Held held() const;
+
   // DoRA: magnitudes that leave the loaded weights as they are. Once, when base weights and adapters are in place.
   void reset_magnitudes();
 

@@ -14,6 +14,8 @@ namespace lockstep::optim {
 
 namespace {
 
+static_assert(layout::state_block == kernels::kQuantBlock, "bytes are counted by the same blocks");
+
 std::int64_t blocks_of(std::int64_t count) { return base::ceil_div(count, kernels::kQuantBlock); }
 
 }  // namespace

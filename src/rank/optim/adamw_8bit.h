@@ -1,6 +1,7 @@
 // AdamW whose moments are 8-bit codes in blocks of 256, with bitsandbytes' maps and states.
 #pragma once
 
+#include "layout/memory.h"
 #include "rank/kernels/kernels.h"
 #include "rank/optim/optim.h"
 
@@ -13,7 +14,7 @@ at::Tensor dynamic_map(bool with_sign);
 // keep f32 moments, as there. Weights are f32 masters or, without those, bf16 rounded stochastically.
 class AdamW8bit : public Optimizer {
  public:
-  static constexpr std::int64_t kSmallest = 4096;
+  static constexpr std::int64_t kSmallest = layout::smallest_coded;
 
   AdamW8bit(std::vector<model::Unit*> units, const Settings& settings);
 

@@ -36,23 +36,18 @@ void fold(const hub::PeftAdapter& adapter, const parallel::Replica& replica) {
 
 }  // namespace
 
-model::Quantization quantization_of(const config::ModelConfig& model) {
-  if (model.load_in_4bit) return model::Quantization::nf4;
-  return model.load_in_8bit ? model::Quantization::int8 : model::Quantization::none;
-}
-
 parallel::Replica make_units(const config::RunConfig& config, at::Device device) {
-  const at::ScalarType dtype = model::scalar_type(config.model.dtype);
+  const layout::Holding holding = layout::model_holding(config);
+  const at::ScalarType dtype = model::scalar_type(holding.dtype);
   const model::UnitStorage storage{.device = device,
                                    .weight_dtype = dtype,
-                                   .gradient_dtype = dtype,
-                                   .master = config.trainer.optimizer_states == config::StateDType::f32};
+                                   .gradient_dtype = config.lora.enabled ? at::kFloat : dtype,  // adapters: few, over many micro-batches
+                                   .trainable = holding.trained,
+                                   .master = holding.master,
+                                   .quantization = holding.quantization,
+                                   .double_quant = holding.double_quant};
   if (!config.lora.enabled) return parallel::make_replica(model::decoder_units(config.model), storage);
-  model::UnitStorage frozen = storage;
-  frozen.quantization = quantization_of(config.model);
-  frozen.double_quant = config.model.double_quant;
-  frozen.gradient_dtype = at::kFloat;  // of the adapters: few, and steps often take many micro-batches
-  return parallel::make_adapted_replica(model::decoder_units(config.model), model::adapter_units(config.model, config.lora), frozen);
+  return parallel::make_adapted_replica(model::decoder_units(config.model), model::adapter_units(config.model, config.lora), storage);
 }
 
 std::unique_ptr<model::Decoder> make_decoder(const config::RunConfig& config, const parallel::Replica& replica) {

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "layout/memory.h"
 #include "rank/model/model.h"
 #include "rank/parallel/replicate.h"
 
 namespace lockstep::train {
 
-// How model.load_in_4bit and load_in_8bit hold frozen matrices.
-model::Quantization quantization_of(const config::ModelConfig& model);
+using layout::quantization_of;
 
 // Weights are not written yet. Gradients are of the weights' type (train/gradients.h may choose another), those of adapters in f32.
 parallel::Replica make_units(const config::RunConfig& config, at::Device device);

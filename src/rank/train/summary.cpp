@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "rank/train/device_memory.h"
+#include "rank/train/held_buffers.h"
 #include "rank/train/peak_flops.h"
 
 namespace lockstep::train {
@@ -28,6 +29,7 @@ Summary::Summary(const Run& run)
 }
 
 void Summary::add(std::int64_t, double seconds, double loss, double tokens) {
+  if (seconds_.empty()) buffers_ = held_buffers(run_);
   seconds_.push_back(seconds);
   losses_.push_back(loss);
   tokens_.push_back(tokens);
@@ -80,6 +82,7 @@ void Summary::write() const {
   json["memory"] = {{"peak_bytes", peak_memory_bytes(run_.world->device())},  // rank 0's
                     {"driver_bytes", driver_memory_bytes(run_.world->device())},
                     {"host_peak_bytes", peak_host_memory_bytes()}};
+  for (const layout::PartBytes& part : buffers_) json["memory"]["buffers"][std::string(layout::name_of(part.part))] = part.bytes;
   json["final_loss"] = losses_.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(losses_.back());
   json["evaluations"] = nlohmann::ordered_json::array();
   for (const record::EvalLine& line : evaluations_) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "layout/flops.h"
+#include "layout/memory.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {
@@ -26,6 +27,7 @@ class Summary {
   std::optional<double> ideal_seconds_;  // of a token, at the peak of all ranks' devices together
   std::int64_t start_ns_;
   std::int64_t first_step_;
+  std::vector<layout::PartBytes> buffers_;  // after the first step
   std::vector<double> seconds_, losses_, tokens_;
   std::vector<record::EvalLine> evaluations_;
 };

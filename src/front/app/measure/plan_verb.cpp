@@ -1,4 +1,4 @@
-// `lockstep plan`: what more GPUs would bring, predicted from one GPU's measured step.
+// `lockstep plan`: what memory a run takes on each rank, and what more GPUs would bring, predicted from one GPU's measured step.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -11,6 +11,7 @@
 #include "front/app/flags.h"
 #include "front/app/measure/model_file.h"
 #include "front/app/verbs.h"
+#include "front/plan/memory.h"
 #include "front/plan/predict.h"
 #include "layout/decoder.h"
 
@@ -18,7 +19,8 @@ namespace lockstep::app {
 namespace {
 
 struct Wish {
-  std::string model, link = "nvlink", from;
+  std::string model, link = "nvlink", from, memory, device = "gpu";
+  std::vector<std::string> settings;  // section.key=value
   int gpus = 8;
   std::optional<double> step_seconds, bandwidth, latency, bucket_mb;
   std::optional<std::int64_t> accumulation;
@@ -26,9 +28,11 @@ struct Wish {
 };
 
 void describe(CLI::App& app, Wish& wish) {
-  app.add_option(
-      "-f,--model", wish.model,
-      "a model's file, or the name of one in models/: its parameters and dtype size the gradients, its embedding what comes last");
+  app.add_option("-f,--model", wish.model,
+                 "a run's file, or the name of one in models/: memory by part is planned for it; its gradients are what GPUs exchange");
+  app.add_option("settings", wish.settings, "any setting of the run, as section.key=value");
+  app.add_option("--memory", wish.memory, "what a GPU has, such as 24GiB: recompute = auto fills it; all that is asked for if left out");
+  app.add_option("--device", wish.device, "gpu or cpu")->capture_default_str()->check(CLI::IsMember({"gpu", "cpu"}));
   app.add_option("--step-seconds", wish.step_seconds, "one GPU's measured step")->check(CLI::PositiveNumber);
   app.add_option("--from", wish.from, "a one-rank run's summary.json, or what `lockstep bench step --json` printed");
   app.add_option("--gpus", wish.gpus, "the most GPUs to predict for")->capture_default_str()->check(CLI::Range(1, 1 << 16));
@@ -43,7 +47,23 @@ void describe(CLI::App& app, Wish& wish) {
 
 std::int64_t bytes_of(std::string_view dtype) { return dtype == config::name_of(config::DType::f32) ? 4 : 2; }
 
-plan::Measured measured_of(const Wish& wish) {
+std::optional<config::RunConfig> config_of(const Wish& wish) {
+  if (wish.model.empty()) {
+    if (!wish.settings.empty())
+      throw base::usage_error("plan", "{}: settings change a model's file. Give one: -f FILE.", wish.settings.front());
+    return std::nullopt;
+  }
+  config::Request request{.file = find_model(wish.model, "plan"), .environment = config::process_environment(), .assignments = {}};
+  for (const std::string& setting : wish.settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos) throw base::usage_error("plan", "{} is no setting. Write section.key=value.", setting);
+    request.assignments.push_back({setting.substr(0, equals), setting.substr(equals + 1), setting});
+  }
+  return config::load(request).values;
+}
+
+// Nothing where no step was measured.
+std::optional<plan::Measured> measured_of(const Wish& wish, const std::optional<config::RunConfig>& config) {
   plan::Measured measured;
   if (!wish.from.empty()) {
     std::error_code error;
@@ -54,32 +74,50 @@ plan::Measured measured_of(const Wish& wish) {
     measured.gradient_bytes = run.parameters * bytes_of(run.dtype);
     measured.accumulation = run.accumulation;
   }
-  if (!wish.model.empty()) {
-    const config::RunConfig config =
-        config::load({.file = find_model(wish.model, "plan"), .environment = config::process_environment()}).values;
-    const bool wide = config.parallel.reduce_dtype == config::ReduceDType::f32;
-    const std::int64_t width = wide ? 4 : bytes_of(config::name_of(config.model.dtype));
-    measured.gradient_bytes = layout::count_parameters(config.model) * width;
-    measured.late_bytes = config.model.vocab_size * config.model.hidden_size * width;
-    measured.bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_cap_mb * (1 << 20));
+  if (config) {
+    const bool wide = config->parallel.reduce_dtype == config::ReduceDType::f32;
+    const std::int64_t width = wide ? 4 : layout::bytes_of(config->model.dtype);
+    measured.gradient_bytes = layout::count_parameters(config->model) * width;
+    measured.late_bytes = config->model.vocab_size * config->model.hidden_size * width;
+    measured.bucket_bytes = static_cast<std::int64_t>(config->parallel.bucket_cap_mb * (1 << 20));
   }
   if (wish.step_seconds) measured.step_seconds = *wish.step_seconds;
   if (wish.accumulation) measured.accumulation = *wish.accumulation;
   if (wish.bucket_mb) measured.bucket_bytes = static_cast<std::int64_t>(*wish.bucket_mb * (1 << 20));
+  if (measured.step_seconds <= 0 && config) return std::nullopt;
   if (measured.step_seconds <= 0) {
-    throw base::usage_error("plan",
-                            "a plan starts from one GPU's measured step: give --step-seconds S, or --from FILE with a run's summary.json.");
+    throw base::usage_error(
+        "plan",
+        "a plan of memory needs a model: -f FILE. A plan of time starts from one GPU's measured step: --step-seconds S, "
+        "or --from FILE with a run's summary.json.");
   }
   if (measured.gradient_bytes <= 0)
     throw base::usage_error("plan", "which model? Give -f FILE, or --from FILE, which knows its parameters.");
   return measured;
 }
 
+// Sizes come from the plan's own flags: --gpus says how many ranks there are.
+plan::MemoryPlan memory_of(const Wish& wish, const config::RunConfig& config) {
+  layout::MemoryWish asked{.ranks = wish.gpus, .on_gpu = wish.device == "gpu"};
+  if (!wish.memory.empty()) asked.device_bytes = plan::parse_memory(wish.memory);
+  return plan::plan_memory(config, asked);
+}
+
+// Two objects as one.
+std::string joined(const std::string& time, const std::string& memory) {
+  if (memory.empty()) return time;
+  return time.empty() ? fmt::format("{{\"memory\":{}}}", memory)
+                      : fmt::format("{},\"memory\":{}}}", time.substr(0, time.size() - 1), memory);
+}
+
 }  // namespace
 
 int run_plan_verb(std::span<const std::string> args) {
   Wish wish;
-  CLI::App app{"Predicts step time, speed-up and efficiency on more GPUs from one GPU's measured step.", "lockstep plan"};
+  CLI::App app{
+      "Plans the memory of each rank by part, from the settings alone; and, from one GPU's measured step, predicts step time, speed-up and "
+      "efficiency on more GPUs.",
+      "lockstep plan"};
   describe(app, wish);
   if (!read_flags(app, args, "plan")) return 0;
 
@@ -87,10 +125,20 @@ int run_plan_verb(std::span<const std::string> args) {
   if (wish.bandwidth || wish.latency) link.basis = "as given; the rest is that of " + link.name;
   if (wish.bandwidth) link.bytes_per_second = *wish.bandwidth * 1e9;
   if (wish.latency) link.latency_s = *wish.latency * 1e-6;
-  const plan::Measured measured = measured_of(wish);
-  std::vector<plan::Prediction> predictions;
-  for (const int gpus : plan::gpu_counts(wish.gpus)) predictions.push_back(plan::predict(measured, link, gpus));
-  std::fputs((wish.json ? plan::to_json(measured, link, predictions) + "\n" : plan::to_text(measured, link, predictions)).c_str(), stdout);
+  const std::optional<config::RunConfig> config = config_of(wish);
+  const std::optional<plan::Measured> measured = measured_of(wish, config);
+  std::string time, memory;
+  if (config) {
+    const plan::MemoryPlan plan = memory_of(wish, *config);
+    memory = wish.json ? plan::to_json(plan) : plan::to_text(plan);
+  }
+  if (measured) {
+    std::vector<plan::Prediction> predictions;
+    for (const int gpus : plan::gpu_counts(wish.gpus)) predictions.push_back(plan::predict(*measured, link, gpus));
+    time = wish.json ? plan::to_json(*measured, link, predictions) : plan::to_text(*measured, link, predictions);
+  }
+  const std::string between = !time.empty() && !memory.empty() ? "\n" : "";
+  std::fputs((wish.json ? joined(time, memory) + "\n" : memory + between + time).c_str(), stdout);
   return 0;
 }
 

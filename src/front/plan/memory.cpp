@@ -1,0 +1,125 @@
+// Lines for people, and one object for programs.
+#include "front/plan/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "layout/decoder.h"
+
+namespace lockstep::plan {
+namespace {
+
+using layout::Part;
+using layout::RankMemory;
+
+std::string human(std::int64_t bytes) { return base::human_bytes(static_cast<std::uint64_t>(bytes)); }
+
+std::string_view form_of(const MemoryPlan& plan) {
+  return plan.memory.step.gradients == layout::GradientForm::f32 ? "f32" : config::name_of(plan.config.model.dtype);
+}
+
+std::string remark(const MemoryPlan& plan, Part part) {
+  switch (part) {
+    case Part::weights:
+    case Part::frozen:
+    case Part::adapters: return std::string(config::name_of(plan.config.model.dtype));
+    case Part::quantized: return plan.config.model.load_in_4bit ? "NF4" : "int8";
+    case Part::masters: return "f32";
+    case Part::gradients: return std::string(form_of(plan));
+    case Part::gradient_sums: return "f32, flushed into now and then";
+    case Part::states: return std::string(config::name_of(plan.config.trainer.optimizer));
+    case Part::activations: return layout::describe(plan.memory.step.recompute);
+    case Part::dense_copy: return "of the quantized matrix in use";
+    case Part::logits: return "one chunk";
+    case Part::adapter_work: return "of one matrix at a time";
+    case Part::fp8: return "of one product at a time";
+    case Part::communication: return "buckets on their way, communicators";
+    case Part::samples: return "keys and values of texts between steps";
+    case Part::reserve: return "workspaces, attention's backward, the allocator's rounding";
+  }
+  return "";
+}
+
+RankMemory under(const MemoryPlan& plan, config::Recompute policy) {
+  config::RunConfig config = plan.config;
+  config.trainer.recompute = policy;
+  return layout::rank_memory(config, plan.batch, plan.wish);
+}
+
+constexpr config::Recompute policies[] = {config::Recompute::none, config::Recompute::norms, config::Recompute::qkv,
+                                          config::Recompute::blocks};
+
+}  // namespace
+
+MemoryPlan plan_memory(const config::RunConfig& config, const layout::MemoryWish& wish) {
+  MemoryPlan plan{.config = config, .batch = config::plan_batch(config, wish.ranks), .wish = wish, .memory = {}};
+  plan.memory = layout::rank_memory(config, plan.batch, wish);
+  return plan;
+}
+
+std::string to_text(const MemoryPlan& plan) {
+  const config::RunConfig& c = plan.config;
+  std::string text = fmt::format("memory of each of {} rank{}: {}, {} parameters, {}; {} x {} tokens at once, {} micro-batch{} a step\n\n",
+                                 plan.wish.ranks, plan.wish.ranks == 1 ? "" : "s", c.model.name,
+                                 base::human_count(static_cast<double>(layout::count_parameters(c.model))), config::name_of(c.model.dtype),
+                                 plan.batch.batch_size, c.data.seq_len, plan.batch.gradient_accumulation,
+                                 plan.batch.gradient_accumulation == 1 ? "" : "es");
+  for (const auto& [part, bytes, exact] : plan.memory.parts)
+    text += fmt::format("  {:<18}{:>2} {:>10}   {}\n", layout::name_of(part), exact ? "" : "<=", human(bytes), remark(plan, part));
+  text += fmt::format("  {:<18}{:>13}\n", "in all", human(plan.memory.total()));
+  if (plan.wish.device_bytes) {
+    const std::int64_t left = *plan.wish.device_bytes - plan.memory.total();
+    text += left >= 0 ? fmt::format("  {:<18}{:>13}   of {}\n", "left", human(left), human(*plan.wish.device_bytes))
+                      : fmt::format("  {:<18}{:>13}   does not fit into {}\n", "missing", human(-left), human(*plan.wish.device_bytes));
+  }
+  text += fmt::format("\n  {:<18}{:>13}{:>14}\n", "recompute", "activations", "in all");
+  for (const config::Recompute policy : policies) {
+    const RankMemory memory = under(plan, policy);
+    text += fmt::format("  {:<18}{:>13}{:>14}\n", config::name_of(policy), human(memory.of(Part::activations)), human(memory.total()));
+  }
+  return text + "\n  <=: at most, or an estimate; the others are the buffers themselves, to the byte.\n";
+}
+
+std::string to_json(const MemoryPlan& plan) {
+  nlohmann::ordered_json json = {{"ranks", plan.wish.ranks},
+                                 {"parameters", layout::count_parameters(plan.config.model)},
+                                 {"gradients", form_of(plan)},
+                                 {"activations", layout::describe(plan.memory.step.recompute)}};
+  for (const auto& [part, bytes, exact] : plan.memory.parts) json[exact ? "exact" : "at_most"][std::string(layout::name_of(part))] = bytes;
+  json["total"] = plan.memory.total();
+  if (plan.wish.device_bytes) json["fits"] = plan.memory.total() <= *plan.wish.device_bytes;
+  for (const config::Recompute policy : policies) json["recompute"][std::string(config::name_of(policy))] = under(plan, policy).total();
+  return json.dump();
+}
+
+std::int64_t parse_memory(const std::string& text) {
+  constexpr std::pair<std::string_view, double> units[] = {{"kib", 0x1p10}, {"mib", 0x1p20}, {"gib", 0x1p30}, {"tib", 0x1p40},
+                                                           {"kb", 1e3},     {"mb", 1e6},     {"gb", 1e9},     {"tb", 1e12},
+                                                           {"k", 0x1p10},   {"m", 0x1p20},   {"g", 0x1p30},   {"t", 0x1p40}};
+  std::string number = base::lower(base::trim(text));
+  double unit = 1;
+  for (const auto& [name, bytes] : units) {
+    if (!number.ends_with(name)) continue;
+    unit = bytes;
+    number = base::trim(number.substr(0, number.size() - name.size()));
+    break;
+  }
+  const auto value = base::parse_number(number);
+  if (!value || !(*value > 0) || *value * unit > 0x1p60)
+    throw base::usage_error("plan", "--memory {} is no amount of memory. For example 24GiB, or 80GB.", text);
+  return static_cast<std::int64_t>(*value * unit);
+}
+
+std::string in_one_line(const RankMemory& memory) {
+  std::vector<std::string> words;
+  for (const auto& [part, bytes, exact] : memory.parts) {
+    if (bytes * 50 >= memory.total()) words.push_back(fmt::format("{} {}", layout::name_of(part), human(bytes)));
+  }
+  return fmt::format("{} a rank: {}", human(memory.total()), base::join(words, ", "));
+}
+
+}  // namespace lockstep::plan

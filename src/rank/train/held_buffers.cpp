@@ -1,0 +1,34 @@
+// Adds up what tensors hold.
+#include "rank/train/held_buffers.h"
+
+#include "rank/model/buffers.h"
+#include "rank/model/quantized.h"
+
+namespace lockstep::train {
+
+std::vector<layout::PartBytes> held_buffers(const Run& run) {
+  using layout::Part;
+  model::HeldMemory weights, frozen, adapters, masters, gradients, states;
+  std::int64_t quantized = 0;
+  const auto look_at = [&](const model::Unit& unit, model::HeldMemory& trained) {
+    (unit.trainable() ? trained : frozen).add(unit.weights());
+    if (unit.master().defined() && !unit.master().is_same(unit.weights())) masters.add(unit.master());
+    for (std::size_t leaf = 0; leaf < unit.spec().leaves.size(); ++leaf)
+      quantized += unit.quantized(leaf) != nullptr ? unit.quantized(leaf)->bytes() : 0;
+  };
+  for (const auto& unit : run.replica.units) look_at(*unit, weights);
+  for (const auto& unit : run.replica.adapters)
+    if (unit) look_at(*unit, adapters);
+  gradients.add(run.replica.gradients);
+  for (const auto& [name, view] : run.optimizer->named_state()) states.add(view);
+  const model::Decoder::Held held = run.model->held();
+  std::vector<layout::PartBytes> parts = {{Part::weights, weights.bytes()},    {Part::frozen, frozen.bytes()},
+                                          {Part::quantized, quantized},        {Part::adapters, adapters.bytes()},
+                                          {Part::masters, masters.bytes()},    {Part::gradients, gradients.bytes()},
+                                          {Part::states, states.bytes()},      {Part::activations, held.activations},
+                                          {Part::dense_copy, held.dense_copy}, {Part::logits, held.logits}};
+  std::erase_if(parts, [](const layout::PartBytes& part) { return part.bytes == 0; });
+  return parts;
+}
+
+}  // namespace lockstep::train

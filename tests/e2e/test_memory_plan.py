@@ -1,0 +1,65 @@
+"""`lockstep plan` states a rank's memory by part without LibTorch; the buffers of a real run are of those sizes, to the byte."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from support.lockstep import LOCKSTEP, ROOT
+
+SHAPE = ["model.hidden_size=64", "model.num_layers=3", "model.num_heads=4", "model.kv_heads=2", "model.intermediate_size=160", "model.vocab_size=1024",
+         "model.max_seq_len=32", "trainer.batch_size=4"]
+RUN = ["data.stories=200", "data.validation_fraction=0.2", "trainer.max_steps=1", "trainer.eval_batches=1", "trainer.target_device=cpu",
+       "monitor.sample_tokens=0", "checkpoint.save_at_end=false"]
+LORA = ["lora.enabled=true"]
+CASES = {
+    "plain": [],
+    "bias, head norms, untied, no room where gate and up were": ["model.qkv_bias=true", "model.qk_norm=true", "model.tie_embeddings=false",
+                                                                 "model.intermediate_size=64", "trainer.recompute=norms"],
+    "bf16 and 8-bit states": ["model.dtype=bf16", "trainer.optimizer=adamw_8bit", "trainer.gradient_accumulation=2"],
+    "bf16 states, no masters": ["model.dtype=bf16", "trainer.optimizer_states=bf16", "trainer.optimizer=lion", "trainer.recompute=qkv"],
+    "LoRA": [*LORA, "trainer.recompute=blocks", "trainer.recompute_every=2"],
+    "DoRA and a head trained whole": [*LORA, "lora.dora=true", "lora.modules_to_save=lm_head", "trainer.optimizer=muon"],
+    "NF4": [*LORA, "model.load_in_4bit=true", "model.dtype=bf16", "trainer.recompute=blocks"],
+    "NF4 with plain scales, qkv alone": [*LORA, "model.load_in_4bit=true", "model.double_quant=false", "lora.target_modules=q_proj,v_proj"],
+    "int8": [*LORA, "model.load_in_8bit=true", "trainer.optimizer=adafactor"],
+}
+
+
+def plan(*args):
+    done = subprocess.run([str(LOCKSTEP), "plan", *map(str, args)], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_holds_what_was_planned(name, tmp_path):
+    settings = SHAPE + CASES[name]
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("model:\n  name: planned\n")
+    done = subprocess.run([str(LOCKSTEP), "train", "-f", str(empty), *settings, *RUN, "--ranks", "1", "--output", str(tmp_path), "--name", "run"],
+                          capture_output=True, text=True, cwd=ROOT, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    memory = json.loads(plan("-f", empty, *settings, "monitor.sample_tokens=0", "--gpus", 1, "--device", "cpu", "--json"))["memory"]
+    held = json.loads((tmp_path / "run" / "summary.json").read_text())["memory"]["buffers"]
+    assert held == memory["exact"], name
+    assert memory["total"] == sum(memory["exact"].values()) + sum(memory.get("at_most", {}).values())
+
+
+def test_the_program_that_plans_knows_no_libtorch():
+    linked = subprocess.run(["ldd", str(LOCKSTEP)], capture_output=True, text=True, check=True).stdout
+    assert "torch" not in linked and "c10" not in linked
+
+
+def test_a_model_for_eight_gpus():
+    text = plan("-f", "models/large.yaml", "--gpus", 8)
+    for words in ("memory of each of 8 ranks", "weights", "master weights", "gradients", "optimizer states", "activations", "communication", "in all"):
+        assert words in text, text
+    memory = json.loads(plan("-f", "models/large.yaml", "--gpus", 8, "--json"))["memory"]
+    parameters = memory["parameters"]
+    assert parameters == 8_030_261_248
+    assert memory["exact"]["weights"] == 2 * parameters and memory["exact"]["master weights"] == 4 * parameters
+    assert memory["exact"]["optimizer states"] == 8 * parameters
+    tight = json.loads(plan("-f", "models/large.yaml", "--gpus", 8, "--memory", "141GB", "--json"))["memory"]
+    assert tight["fits"] and tight["total"] <= 141e9 and tight["activations"] != memory["activations"]
+    assert not json.loads(plan("-f", "models/large.yaml", "--gpus", 8, "--memory", "24GiB", "--json"))["memory"]["fits"]
