@@ -119,7 +119,9 @@ TEST_F(ModelFolder, WhatIsWrittenReadsBack) {
   models[6].qkv_bias = true;
   models[6].sliding_window = 32;
   models[6].tie_embeddings = false;
-  for (const ModelConfig& model : models) {
+  for (ModelConfig model : models) {
+    model.family = Family::automatic;
+    model = with_defaults(model);
     const FolderModel back = read(hugging_face_config(model, DType::bf16, {}));
     ModelConfig found = back.model;
     found.name = model.name;
