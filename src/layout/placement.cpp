@@ -1,0 +1,142 @@
+// Cuts and deals.
+#include "layout/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/ceil_div.h"
+#include "base/error.h"
+
+namespace lockstep::layout {
+namespace {
+
+std::vector<Slice> everything(const std::vector<PlacedUnit>& units) {
+  std::vector<Slice> all;
+  for (std::size_t i = 0; i < units.size(); ++i) all.push_back({i, 0, units[i].elements});
+  return all;
+}
+
+std::vector<std::vector<Slice>> shards_by_rank(const std::vector<PlacedUnit>& units, int ranks) {
+  std::vector<std::vector<Slice>> by_rank(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      const Slice slice = shard_of(i, units[i].elements, rank, ranks);
+      if (slice.count > 0) by_rank[static_cast<std::size_t>(rank)].push_back(slice);
+    }
+  }
+  return by_rank;
+}
+
+}  // namespace
+
+std::vector<PlacedUnit> placed_units(const std::vector<UnitSpec>& units) {
+  std::vector<PlacedUnit> placed;
+  for (const UnitSpec& unit : units) {
+    const FlatLayout flat = flat_layout(unit, {});
+    PlacedUnit one{.elements = flat.elements, .matrices = {}};
+    for (std::size_t i = 0; i < unit.leaves.size(); ++i) {
+      std::int64_t begin = *flat.offsets[i];
+      for (const Piece& piece : unit.leaves[i].pieces) {
+        one.matrices.push_back(begin);
+        begin += piece.elements();
+      }
+    }
+    placed.push_back(std::move(one));
+  }
+  return placed;
+}
+
+std::int64_t shard_elements(std::int64_t elements, int ranks, std::int64_t grain) {
+  base::check(ranks >= 1 && grain >= 1, "a unit is cut for at least one rank");
+  return round_up(base::ceil_div(elements, std::int64_t{ranks}), grain);
+}
+
+Slice shard_of(std::size_t unit, std::int64_t elements, int rank, int ranks, std::int64_t grain) {
+  const std::int64_t size = shard_elements(elements, ranks, grain), begin = std::min(elements, size * rank);
+  return {unit, begin, std::min(size, elements - begin)};
+}
+
+std::vector<std::vector<Slice>> owned_by_rank(const std::vector<PlacedUnit>& units, int ranks) {
+  std::vector<Slice> all;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const std::vector<std::int64_t>& starts = units[i].matrices;
+    base::check(!starts.empty() && starts.front() == 0, "a unit's first matrix begins it");
+    for (std::size_t m = 0; m < starts.size(); ++m) {
+      const std::int64_t end = m + 1 < starts.size() ? starts[m + 1] : units[i].elements;
+      all.push_back({i, starts[m], end - starts[m]});
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Slice& a, const Slice& b) { return a.count > b.count; });
+  std::vector<std::vector<Slice>> by_rank(static_cast<std::size_t>(ranks));
+  std::vector<std::int64_t> load(by_rank.size(), 0);
+  for (const Slice& slice : all) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += slice.count;
+    by_rank[static_cast<std::size_t>(least - load.begin())].push_back(slice);
+  }
+  for (auto& slices : by_rank)
+    std::sort(slices.begin(), slices.end(),
+              [](const Slice& a, const Slice& b) { return std::pair(a.unit, a.begin) < std::pair(b.unit, b.begin); });
+  return by_rank;
+}
+
+std::vector<std::vector<Slice>> slices_by_rank(const std::vector<PlacedUnit>& units, Spread spread, int ranks) {
+  switch (spread) {
+    case Spread::whole: return std::vector(static_cast<std::size_t>(ranks), everything(units));
+    case Spread::shard: return shards_by_rank(units, ranks);
+    case Spread::owned: return owned_by_rank(units, ranks);
+  }
+  throw base::Bug("a spread that has no slices");
+}
+
+// Whoever has an element's states updates it.
+std::vector<std::vector<Slice>> updates_by_rank(const std::vector<PlacedUnit>& units, const Placement& placement, int ranks) {
+  return slices_by_rank(units, placement.states, ranks);
+}
+
+// Replicas share the work of counting and saving out.
+std::vector<std::vector<Slice>> counts_by_rank(const std::vector<PlacedUnit>& units, const Placement& placement, int ranks) {
+  return slices_by_rank(units, placement.states == Spread::whole ? Spread::shard : placement.states, ranks);
+}
+
+std::string uncovered(const std::vector<PlacedUnit>& units, const std::vector<std::vector<Slice>>& by_rank, std::int64_t grain) {
+  std::vector<std::vector<std::pair<Slice, std::size_t>>> of_unit(units.size());
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    for (const Slice& slice : by_rank[rank]) {
+      if (slice.unit >= units.size()) return fmt::format("rank {} has a slice of unit {}, of which there is none", rank, slice.unit);
+      if (slice.begin % grain != 0)
+        return fmt::format("rank {}'s slice of unit {} begins at {}, no multiple of {}", rank, slice.unit, slice.begin, grain);
+      of_unit[slice.unit].push_back({slice, rank});
+    }
+  }
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    auto& slices = of_unit[unit];
+    std::sort(slices.begin(), slices.end(), [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
+    std::int64_t next = 0;
+    for (const auto& [slice, rank] : slices) {
+      if (slice.begin < next) return fmt::format("unit {}: element {} is rank {}'s and another's", unit, slice.begin, rank);
+      if (slice.begin > next) return fmt::format("unit {}: elements {} to {} are nobody's", unit, next, slice.begin);
+      next += slice.count;
+    }
+    if (next < units[unit].elements) return fmt::format("unit {}: elements {} to {} are nobody's", unit, next, units[unit].elements);
+    if (next > units[unit].elements)
+      return fmt::format("unit {}: a slice ends at {}, behind its {} elements", unit, next, units[unit].elements);
+  }
+  return "";
+}
+
+std::string impossible(const Placement& p) {
+  if (p.weights == Spread::owned) return "weights are gathered in equal slices: they are whole or sharded, never owned";
+  if (p.states == Spread::whole && p.gradients != Spread::whole)
+    return "who updates everything needs every gradient: states are whole, gradients are not";
+  if (p.states == Spread::whole && p.weights != Spread::whole)
+    return "who updates everything holds every weight: states are whole, weights are not";
+  if (p.weights == Spread::shard && p.gradients == Spread::whole)
+    return "sharded weights have no whole gradient buffer beside them: shard gradients too";
+  if (p.gradients == Spread::owned && p.states == Spread::shard)
+    return "gradients are owned by matrix, states are cut across matrices: one of them must change";
+  return "";
+}
+
+}  // namespace lockstep::layout

@@ -1,0 +1,66 @@
+// Which rank has which slice of each unit: placements over one mesh axis as integer tables, for any number of ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layout/unit.h"
+
+namespace lockstep::layout {
+
+// whole: every rank has all of it. shard: equal slices of a unit's flat buffer, padded where they do not divide. owned: whole matrices,
+// dealt out to ranks, for optimizers that look at matrices (Muon, Adafactor).
+enum class Spread { whole, shard, owned };
+
+// How a class of leaves lies along one axis of the mesh. Replicas, ZeRO-1, 2, 3 are rows of one table, no modes.
+struct Placement {
+  Spread weights = Spread::whole;
+  Spread gradients = Spread::whole;
+  Spread states = Spread::whole;
+
+  bool operator==(const Placement&) const = default;
+};
+inline constexpr Placement replicas{};
+inline constexpr Placement zero_1{.states = Spread::shard};
+inline constexpr Placement zero_2{.gradients = Spread::shard, .states = Spread::shard};
+inline constexpr Placement zero_3{.weights = Spread::shard, .gradients = Spread::shard, .states = Spread::shard};
+
+// Elements [begin, begin + count) of a unit's flat buffer.
+struct Slice {
+  std::size_t unit;
+  std::int64_t begin, count;
+
+  bool operator==(const Slice&) const = default;
+};
+
+// The units of a run as far as placements see them.
+struct PlacedUnit {
+  std::int64_t elements;               // of the flat buffer, padding included
+  std::vector<std::int64_t> matrices;  // where each matrix begins, ascending, the first at 0: what `owned` never cuts
+};
+std::vector<PlacedUnit> placed_units(const std::vector<UnitSpec>& units);
+
+// Slices are cut at multiples of `grain` elements: 256 for 8-bit states, whose blocks share a scale.
+inline constexpr std::int64_t slice_grain = 256;
+
+// shard: what a rank holds of a unit. Slices of all ranks are of one size, the last ones shorter or empty where it does not divide.
+Slice shard_of(std::size_t unit, std::int64_t elements, int rank, int ranks, std::int64_t grain = slice_grain);
+// Elements of every rank's slice, padding included: what a gather moves from each.
+std::int64_t shard_elements(std::int64_t elements, int ranks, std::int64_t grain = slice_grain);
+// owned: whole matrices to the rank with the least so far, the largest first; the same on every rank.
+std::vector<std::vector<Slice>> owned_by_rank(const std::vector<PlacedUnit>& units, int ranks);
+
+// Slices by rank under one spread. `whole` gives every rank everything.
+std::vector<std::vector<Slice>> slices_by_rank(const std::vector<PlacedUnit>& units, Spread spread, int ranks);
+
+// What each rank updates, and what it counts in norms and saves: all ranks together cover every element exactly once, replicas too.
+std::vector<std::vector<Slice>> updates_by_rank(const std::vector<PlacedUnit>& units, const Placement& placement, int ranks);
+std::vector<std::vector<Slice>> counts_by_rank(const std::vector<PlacedUnit>& units, const Placement& placement, int ranks);
+
+// The first thing that is wrong with a table of slices that shall cover every element once; empty: nothing.
+std::string uncovered(const std::vector<PlacedUnit>& units, const std::vector<std::vector<Slice>>& by_rank, std::int64_t grain);
+// What does not go together, in a sentence; "" where all does.
+std::string impossible(const Placement& placement);
+
+}  // namespace lockstep::layout

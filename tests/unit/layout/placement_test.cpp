@@ -1,0 +1,96 @@
+// Slices cover every element exactly once for any number of ranks, and a table that does not is named; so are placements that cannot be.
+#include "layout/placement.h"
+
+#include <gtest/gtest.h>
+
+#include "layout/decoder.h"
+
+namespace lockstep::layout {
+namespace {
+
+std::vector<PlacedUnit> small_model() {
+  return placed_units(decoder_units({.hidden_size = 48,
+                                     .num_layers = 3,
+                                     .num_heads = 6,
+                                     .kv_heads = 2,
+                                     .intermediate_size = 80,
+                                     .vocab_size = 50,
+                                     .tie_embeddings = false,
+                                     .qkv_bias = true,
+                                     .qk_norm = true}));
+}
+
+TEST(Placement, EveryElementIsUpdatedAndCountedOnce) {
+  const auto units = small_model();
+  for (const int ranks : {1, 2, 3, 5, 6, 7, 8, 64}) {
+    for (const Placement& p : {zero_1, zero_2, zero_3, Placement{.states = Spread::owned}}) {
+      SCOPED_TRACE(ranks);
+      const std::int64_t grain = p.states == Spread::shard ? slice_grain : 1;
+      EXPECT_EQ(uncovered(units, updates_by_rank(units, p, ranks), grain), "");
+      EXPECT_EQ(uncovered(units, counts_by_rank(units, p, ranks), grain), "");
+    }
+    EXPECT_EQ(uncovered(units, counts_by_rank(units, replicas, ranks), slice_grain), "") << "replicas share the counting";
+    EXPECT_EQ(uncovered(units, updates_by_rank(units, replicas, ranks), 1) == "", ranks == 1) << "each replica updates everything";
+  }
+}
+
+TEST(Placement, SlicesAreOfOneSizeAndCutAtBlocksOfStates) {
+  EXPECT_EQ(shard_elements(1024, 4), 256);
+  EXPECT_EQ(shard_elements(1024, 3), 512) << "342 rounded up";
+  EXPECT_EQ(shard_of(7, 1024, 0, 3), (Slice{7, 0, 512}));
+  EXPECT_EQ(shard_of(7, 1024, 1, 3), (Slice{7, 512, 512}));
+  EXPECT_EQ(shard_of(7, 1024, 2, 3), (Slice{7, 1024, 0})) << "fewer blocks than ranks: the last has none";
+  EXPECT_EQ(shard_of(0, 256 * 7, 4, 5), (Slice{0, 256 * 7, 0}));
+}
+
+TEST(Placement, OwnedMatricesAreNeverCutAndEvenlyDealt) {
+  const auto units = small_model();
+  for (const int ranks : {2, 3, 5}) {
+    const auto by_rank = owned_by_rank(units, ranks);
+    std::int64_t most = 0, least = std::int64_t{1} << 60, largest = 0;
+    for (const auto& slices : by_rank) {
+      std::int64_t load = 0;
+      for (const Slice& slice : slices) {
+        const auto& starts = units[slice.unit].matrices;
+        const auto at = std::find(starts.begin(), starts.end(), slice.begin);
+        ASSERT_NE(at, starts.end()) << "a slice begins with a matrix";
+        EXPECT_EQ(slice.begin + slice.count, at + 1 == starts.end() ? units[slice.unit].elements : *(at + 1));
+        load += slice.count;
+        largest = std::max(largest, slice.count);
+      }
+      most = std::max(most, load);
+      least = std::min(least, load);
+    }
+    EXPECT_LE(most - least, largest);
+  }
+}
+
+TEST(Placement, BrokenTablesAreNamed) {
+  const std::vector<PlacedUnit> units = {{1024, {0, 512}}, {512, {0}}};
+  const auto good = updates_by_rank(units, zero_1, 2);
+  ASSERT_EQ(uncovered(units, good, slice_grain), "");
+  const auto broken = [&](auto change) {
+    auto table = good;
+    change(table);
+    return uncovered(units, table, slice_grain);
+  };
+  EXPECT_EQ(broken([](auto& t) { t[1].pop_back(); }), "unit 1: elements 256 to 512 are nobody's");
+  EXPECT_EQ(broken([](auto& t) { t[1].push_back(t[0].front()); }), "unit 0: element 0 is rank 1's and another's");
+  EXPECT_EQ(broken([](auto& t) { t[0].front().begin += 1; }), "rank 0's slice of unit 0 begins at 1, no multiple of 256");
+  EXPECT_EQ(broken([](auto& t) { t[1].front().begin += 256; }), "unit 0: elements 512 to 768 are nobody's");
+  EXPECT_EQ(broken([](auto& t) { t[1].back().count += 256; }), "unit 1: a slice ends at 768, behind its 512 elements");
+  EXPECT_EQ(broken([](auto& t) { t[0].front().unit = 9; }), "rank 0 has a slice of unit 9, of which there is none");
+}
+
+TEST(Placement, WhatCannotBeIsNamed) {
+  for (const Placement& p : {replicas, zero_1, zero_2, zero_3, Placement{.states = Spread::owned}}) EXPECT_EQ(impossible(p), "");
+  using enum Spread;
+  EXPECT_NE(impossible({owned, shard, shard}).find("never owned"), std::string::npos);
+  EXPECT_NE(impossible({whole, shard, whole}).find("gradients are not"), std::string::npos);
+  EXPECT_NE(impossible({shard, whole, whole}).find("weights are not"), std::string::npos);
+  EXPECT_NE(impossible({shard, whole, shard}).find("shard gradients too"), std::string::npos);
+  EXPECT_NE(impossible({whole, owned, shard}).find("one of them must change"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::layout
