@@ -31,7 +31,7 @@ try() {
   } >"$root/etc/apt/sources.list"
   cp /etc/resolv.conf "$root/etc/resolv.conf"
   # A machine behind a proxy of its own trusts a certificate of its own; so must the chroot.
-  cp -rL /etc/ssl/certs/. "$root/etc/ssl/certs/"
+  cp -rL --remove-destination /etc/ssl/certs/. "$root/etc/ssl/certs/"  # links in there lead out of the chroot
   mount -t proc proc "$root/proc"
   mount --rbind /dev "$root/dev"
   git clone -q "$source_folder" "$root/root/lockstep"
