@@ -162,4 +162,4 @@ def test_checkpoints_are_hugging_face_safetensors(tmp_path, options, ranks):
     assert all(tensor.dtype == torch.float32 and tensor.isfinite().all() for tensor in found.values())
     index = json.loads((folder / "model.safetensors.index.json").read_text())
     assert index["weight_map"] == files
-    assert len(set(files.values())) == ranks
+    assert set(files.values()) == {"model-00001-of-00001.safetensors"}, "files are cut by unit, whoever saves"
