@@ -36,10 +36,10 @@ PYTESTS := $(filter-out tests/gpu,$(patsubst %/,%,$(sort $(dir $(wildcard tests/
 test: setup-test tests
 	@$(TEST_PYTHON) tools/run_tests.py --build $(BUILD) --checks --pytest $(PYTESTS)
 
-# What to run before every commit: lint, format, include directions, generated docs, test programs.
+# What to run before every commit: lint, format, include directions, sizes, generated docs, test programs.
 check: setup-test tests
 	@tools/lint.sh --changed
-	@$(TEST_PYTHON) tools/run_tests.py --build $(BUILD) --checks --pytest tests/errors tests/docs
+	@$(TEST_PYTHON) tools/run_tests.py --build $(BUILD) --checks --pytest tests/errors tests/docs tests/tools
 
 # On a machine with a GPU: kernels against references, NCCL ranks against one rank.
 test-gpu: tests

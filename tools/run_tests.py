@@ -139,6 +139,7 @@ def parts_of(options: argparse.Namespace) -> list[Part]:
     parts = []
     if options.checks:
         parts += [Part("format", ["tools/format.sh", "--check"]), Part("include directions", [sys.executable, "tools/check_includes.py"]),
+                  Part("sizes", [sys.executable, "tools/check_sizes.py"]),
                   Part("generated docs", [sys.executable, "tools/make_docs.py", "--check", "--lockstep", str(BUILD / "bin/lockstep")])]
     for program in (BUILD / "test_programs.txt").read_text().split():
         if options.programs is not None and program not in options.programs:
@@ -159,7 +160,7 @@ def parts_of(options: argparse.Namespace) -> list[Part]:
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--build", default="build")
-    arguments.add_argument("--checks", action="store_true", help="format, include directions and generated docs too")
+    arguments.add_argument("--checks", action="store_true", help="format, include directions, sizes and generated docs too")
     arguments.add_argument("--programs", nargs="*", help="only these of the programs that were built; all where it is not given")
     arguments.add_argument("--pytest", nargs="*", default=[], help="folders or files")
     arguments.add_argument("--jobs", type=int, default=os.cpu_count())

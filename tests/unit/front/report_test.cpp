@@ -270,6 +270,13 @@ TEST(Report, TheFirstCauseIsFound) {
   }
 }
 
+Failure job(std::vector<RankEnd> ranks) {
+  Failure failure;
+  failure.world_size = static_cast<int>(ranks.size());
+  failure.ranks = std::move(ranks);
+  return failure;
+}
+
 TEST(Report, Words) {
   RankEnd oom = ended(1, {0, SIGKILL}, now);
   oom.out_of_memory = "the kernel log";
@@ -289,12 +296,6 @@ TEST(Report, Words) {
     std::optional<int> rank;
     std::vector<std::string> says;
     std::vector<std::string> never = {};
-  };
-  const auto job = [](std::vector<RankEnd> ranks) {
-    Failure failure;
-    failure.world_size = static_cast<int>(ranks.size());
-    failure.ranks = std::move(ranks);
-    return failure;
   };
   Failure stalled = job({running(0), running(1, Phase::reading_data)});
   stalled.stall = Stall{120, "rank 1 is reading data since 120 s; rank 0 waits in all_reduce 7, x", {1}};
