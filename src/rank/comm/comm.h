@@ -2,8 +2,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -13,6 +15,10 @@
 
 #include "config/run_config.h"
 #include "record/page.h"
+
+namespace c10d {
+class Store;
+}
 
 namespace lockstep::comm {
 
@@ -117,7 +123,10 @@ class World {
   ~World();
   World(const World&) = delete;
 
-  const Group& everyone() const { return *everyone_; }
+  const Group& everyone() const { return groups_.front().group; }
+  // Collective over `members` (ranks, ascending, this one among them), the same calls in the same order on all of them. Ranks that have a
+  // group together already get that one. `name` is the same on all ranks; the group's own name adds who it is about.
+  const Group& group(std::string_view name, const std::vector<int>& members);
   const Place& place() const { return place_; }
   config::Backend backend() const { return backend_; }
   const at::Device& device() const { return device_; }
@@ -127,13 +136,24 @@ class World {
   const std::string& fallback() const { return fallback_; }
 
  private:
+  struct Connection;
+  struct Member {
+    std::vector<int> ranks;
+    std::shared_ptr<Transport> transport;
+    Group group;
+  };
+  void connect_everyone(const Options& options);
+  std::shared_ptr<Transport> host_transport(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size) const;
+  void add(std::string name, std::vector<int> ranks, std::shared_ptr<Transport> transport, const c10::intrusive_ptr<c10d::Store>& keys);
+
   Place place_;
   config::Backend backend_;
   at::Device device_;
+  double timeout_s_, silence_s_;
   std::string fallback_;
-  struct Connection;
+  std::shared_ptr<record::PageWriter> page_;
   std::unique_ptr<Connection> connection_;
-  std::optional<Group> everyone_;
+  std::deque<Member> groups_;  // everyone first; none moves once it is made
 };
 
 }  // namespace lockstep::comm

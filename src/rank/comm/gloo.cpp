@@ -116,12 +116,12 @@ c10::intrusive_ptr<c10d::Store> open_store(const Place& place, double timeout_s)
   }
 }
 
-c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s) {
+c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, Seat seat, double timeout_s) {
   auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout_s));
   try {
     options->devices.push_back(device_for(place));
     options->threads = 2;
-    return c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), place.rank, place.world_size,
+    return c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store), seat.rank, seat.size,
                                                        options);
   } catch (const base::UserError&) {
     throw;

@@ -11,7 +11,7 @@ namespace lockstep::comm {
 
 bool has_nccl() { return ::dlsym(RTLD_DEFAULT, make_nccl_symbol) != nullptr; }
 
-c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s,
+c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, Seat seat, double timeout_s,
                                             at::Device device) {
   auto* make = reinterpret_cast<MakeNccl*>(::dlsym(RTLD_DEFAULT, make_nccl_symbol));
   if (make == nullptr) {
@@ -19,7 +19,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store
         "comm", "this build has no NCCL (it was made with NCCL=0 or CUDA=0). Rebuild with `make build`, or use --sync-backend cpu.");
   }
   c10::intrusive_ptr<c10d::Backend> backend;
-  const char* failure = make(&backend, &store, place.rank, place.world_size, timeout_s, device.index());
+  const char* failure = make(&backend, &store, seat.rank, seat.size, timeout_s, device.index());
   if (failure != nullptr) {
     throw base::machine_error("comm",
                               "NCCL cannot connect rank {} on {}: {}. NCCL_DEBUG=INFO shows more; --sync-backend cpu goes without NCCL.",

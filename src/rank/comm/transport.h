@@ -41,11 +41,16 @@ std::shared_ptr<Transport> make_rank_order_transport(std::shared_ptr<Transport> 
 // Operations of `host`, in order, on a thread of its own; tensors of a device are copied to the host and back.
 std::shared_ptr<Transport> make_queued_transport(std::shared_ptr<Transport> host, at::Device device);
 
-c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s);
+// This rank among those of one group.
+struct Seat {
+  int rank, size;
+};
+// store: with keys that only the group's ranks use. place: for addresses and words.
+c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, Seat seat, double timeout_s);
 // Whether this build has NCCL at all.
 bool has_nccl();
 // From the CUDA plug-in; throws UserError where this build has no NCCL.
-c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s,
+c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, Seat seat, double timeout_s,
                                             at::Device device);
 
 // One connection for all or for none: what `connect` makes, once every rank has it. Null where it failed on any of them; `failure` then

@@ -1,11 +1,14 @@
-// Connects this process to all others: place, store, backend, the group of everyone and the thread that watches it.
+// Connects this process to all others: place, store, backend, the groups of ranks and the thread that watches them.
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "base/error.h"
@@ -58,7 +61,6 @@ Place place_from_environment() {
 
 struct World::Connection {
   c10::intrusive_ptr<c10d::Store> store;
-  std::shared_ptr<Transport> transport;
   std::atomic<bool> stopping = false;
   std::mutex mutex;  // guards what follows
   std::function<void()> look;
@@ -72,11 +74,12 @@ std::shared_ptr<Transport> connect_nccl(const c10::intrusive_ptr<c10d::Store>& s
   const auto without_room = [](std::string text) { return text.starts_with("[comm] ") ? text.substr(7) : text; };
   const auto connect = [store, options] {
     if (options.nccl) return options.nccl();
-    return make_backend_transport(make_nccl(store, options.place, options.timeout_s, options.device));
+    return make_backend_transport(
+        make_nccl(store, options.place, {options.place.rank, options.place.world_size}, options.timeout_s, options.device));
   };
   // What can be known before is: nobody is left waiting within the library then.
   const auto look = [options]() -> std::shared_ptr<Transport> {
-    if (!options.nccl && !has_nccl()) make_nccl({}, options.place, options.timeout_s, options.device);
+    if (!options.nccl && !has_nccl()) make_nccl({}, options.place, {0, 1}, options.timeout_s, options.device);
     return make_single_transport();
   };
   std::shared_ptr<Transport> transport = connect_together(store, options.place, options.timeout_s, "NCCL's library", look, failure);
@@ -96,35 +99,16 @@ World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
     : place_(options.place),
       backend_(choose(options.backend, options)),
       device_(options.device),
+      timeout_s_(options.timeout_s),
+      silence_s_(std::max(options.silence_s, options.timeout_s)),
+      page_(std::move(page)),
       connection_(std::make_unique<Connection>()) {
-  if (backend_ == config::Backend::single) {
-    connection_->transport = make_single_transport();
-  } else {
-    connection_->store = open_store(place_, options.timeout_s);
-    if (backend_ == config::Backend::nccl) {
-      std::string failure;
-      connection_->transport = connect_nccl(connection_->store, options, failure);
-      if (!connection_->transport && options.backend == config::Backend::nccl) throw base::machine_error("comm", "{}", failure);
-      if (!connection_->transport) {
-        fallback_ = fmt::format("{} All ranks fall back to --sync-backend cpu (through host memory).", failure);
-        backend_ = config::Backend::cpu;
-      }
-    }
-    if (!connection_->transport) {
-      auto gloo = make_backend_transport(make_gloo(connection_->store, place_, options.timeout_s));
-      // Gloo's own device path copies through the host as well, but blocks the stream while it does.
-      connection_->transport = make_queued_transport(make_rank_order_transport(std::move(gloo)), device_);
-    }
-  }
-  std::shared_ptr<MeetingPoint> meeting;
-  if (connection_->store)
-    meeting = make_meeting_point(connection_->store, place_.rank, place_.world_size, std::max(options.silence_s, options.timeout_s));
-  everyone_.emplace("world", device_, connection_->transport, std::move(page), std::move(meeting));
+  connect_everyone(options);
   connection_->watcher = std::thread([this] {
     while (!connection_->stopping) {
-      everyone_->mark_finished();
       {
         const std::lock_guard lock(connection_->mutex);
+        for (const Member& member : groups_) member.group.mark_finished();
         if (connection_->look) connection_->look();
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -132,17 +116,70 @@ World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
   });
 }
 
+void World::connect_everyone(const Options& options) {
+  std::vector<int> all(static_cast<std::size_t>(place_.world_size));
+  std::iota(all.begin(), all.end(), 0);
+  if (backend_ == config::Backend::single) return add("world", std::move(all), make_single_transport(), {});
+  connection_->store = open_store(place_, timeout_s_);
+  std::shared_ptr<Transport> transport;
+  if (backend_ == config::Backend::nccl) {
+    std::string failure;
+    transport = connect_nccl(connection_->store, options, failure);
+    if (!transport && options.backend == config::Backend::nccl) throw base::machine_error("comm", "{}", failure);
+    if (!transport) {
+      fallback_ = fmt::format("{} All ranks fall back to --sync-backend cpu (through host memory).", failure);
+      backend_ = config::Backend::cpu;
+    }
+  }
+  if (!transport) transport = host_transport(connection_->store, place_.rank, place_.world_size);
+  add("world", std::move(all), std::move(transport), connection_->store);
+}
+
+std::shared_ptr<Transport> World::host_transport(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size) const {
+  auto gloo = make_backend_transport(make_gloo(keys, place_, {rank, size}, timeout_s_));
+  // Gloo's own device path copies through the host as well, but blocks the stream while it does.
+  return make_queued_transport(make_rank_order_transport(std::move(gloo)), device_);
+}
+
+const Group& World::group(std::string_view name, const std::vector<int>& members) {
+  const auto known = std::find_if(groups_.begin(), groups_.end(), [&](const Member& member) { return member.ranks == members; });
+  if (known != groups_.end()) return known->group;
+  const auto mine = std::find(members.begin(), members.end(), place_.rank);
+  base::check(mine != members.end() && std::is_sorted(members.begin(), members.end()), "a rank asks for groups that it is in");
+  const int rank = static_cast<int>(mine - members.begin()), size = static_cast<int>(members.size());
+  const std::string full_name = fmt::format("{}@{}", name, members.front());  // each rank is in one group of a name: the first tells which
+  if (size == 1) {
+    add(full_name, members, make_single_transport(), {});
+    return groups_.back().group;
+  }
+  const auto keys = c10::make_intrusive<c10d::PrefixStore>(full_name, connection_->store);
+  auto transport = backend_ == config::Backend::nccl ? make_backend_transport(make_nccl(keys, place_, {rank, size}, timeout_s_, device_))
+                                                     : host_transport(keys, rank, size);
+  add(full_name, members, std::move(transport), keys);
+  return groups_.back().group;
+}
+
+void World::add(std::string name, std::vector<int> ranks, std::shared_ptr<Transport> transport,
+                const c10::intrusive_ptr<c10d::Store>& keys) {
+  std::shared_ptr<MeetingPoint> meeting;
+  if (keys) meeting = make_meeting_point(keys, transport->rank(), transport->size(), silence_s_);
+  Group group(std::move(name), device_, transport, page_, std::move(meeting));
+  const std::lock_guard lock(connection_->mutex);
+  groups_.push_back({std::move(ranks), std::move(transport), std::move(group)});
+}
+
 World::~World() {
   connection_->stopping = true;
   connection_->watcher.join();
   if (std::uncaught_exceptions() > 0) {
-    // This rank is failing: goodbyes would wait for ranks that wait for it. The process ends next and takes the connection along.
+    // This rank is failing: goodbyes would wait for ranks that wait for it. The process ends next and takes the connections along.
     [[maybe_unused]] auto* abandoned = connection_.release();
+    [[maybe_unused]] auto* groups = new std::deque<Member>(std::move(groups_));
     return;
   }
   // Rank 0 serves the store: it leaves last, or the others' goodbyes fail.
   try {
-    connection_->transport->shut_down();
+    for (auto member = groups_.rbegin(); member != groups_.rend(); ++member) member->transport->shut_down();
     if (connection_->store) {
       connection_->store->add("left", 1);
       if (place_.rank == 0) {

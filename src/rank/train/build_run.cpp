@@ -20,7 +20,7 @@ namespace {
 data::Loader::Options loader_options(const Run& run) {
   return {.batch_size = run.batch.batch_size,
           .gradient_accumulation = run.batch.gradient_accumulation,
-          .shard = {run.ranks().rank(), run.ranks().size()},
+          .shard = {run.mesh->data().rank(), run.mesh->data().size()},
           .seed = run.config.trainer.seed,
           .shuffle = run.config.data.shuffle,
           .prefetch = run.config.data.prefetch,
@@ -37,7 +37,7 @@ std::string lease_token() {
 
 checkpoint::Saver::Options saver_options(const Run& run) {
   return {.folder = checkpoints_folder(run.config, run.folder),
-          .share = {run.ranks().rank(), run.ranks().size()},
+          .share = {run.mesh->everyone().rank(), run.mesh->everyone().size()},
           .keep = run.config.trainer.max_checkpoints,
           .asynchronous = run.config.checkpoint.asynchronous,
           .may_write = [folder = run.folder.root, token = lease_token()] {
@@ -86,8 +86,9 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
                                                                   .timeout_s = run->config.parallel.timeout_s,
                                                                   .nccl = run->faults.broken_nccl()},
                                              run->page);
-  const comm::Group& ranks = run->ranks();
-  run->batch = config::plan_batch(run->config, ranks.size());
+  run->mesh = std::make_unique<comm::Mesh>(*run->world, layout::MeshShape{{layout::Axis::replicate, request.place.world_size}});
+  const comm::Group &everyone = run->mesh->everyone(), &replicas = run->mesh->along(layout::Axis::replicate);
+  run->batch = config::plan_batch(run->config, run->mesh->data().size());
 
   run->page->set_phase(record::Phase::building, 0);
   if (run->config.trainer.deterministic) {
@@ -99,9 +100,9 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->model = make_decoder(run->config, run->replica);
   choose_precision(run->config, *run->model, request.device);
   run->optimizer = optim::make_optimizer(run->config, run->replica.trained_in_backward_order(), run->nominal_tokens());
-  ranks.meet("building the model");
-  choose_memory(ranks, *run);
-  const std::string fitted = fit_batch_size(ranks, *run);
+  everyone.meet("building the model");
+  choose_memory(everyone, *run);
+  const std::string fitted = fit_batch_size(everyone, *run);
   run->gradients =
       std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.trained_in_backward_order(), run->config.parallel);
   const data::Corpus& corpus = *run->dataset.training;
@@ -115,8 +116,8 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
                                                        .sums = run->gradient_sums.get()});
 
   run->page->set_phase(record::Phase::loading, 0);
-  run->faults.at(record::Phase::loading, 0, ranks);
-  const auto checkpoint = find_checkpoint(ranks, run->config, run->folder);
+  run->faults.at(record::Phase::loading, 0, everyone);
+  const auto checkpoint = find_checkpoint(everyone, run->config, run->folder);
   // Frozen weights come from where they came from first; a checkpoint holds what is trained.
   std::vector<std::string> notes;
   const bool from_folder = !run->config.model.path.empty();
@@ -128,12 +129,12 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   if (run->config.lora.enabled) run->base_fingerprint = parallel::base_fingerprint(run->replica);
   std::optional<Restored> restored;
   if (checkpoint) restored = restore(*run, *checkpoint);
-  ranks.meet("loading weights");
+  everyone.meet("loading weights");
   // Every rank has read a model folder by itself, in parallel; fingerprints tell if one of them read something else.
   // Adapters are few, and DoRA's magnitudes are sums, which machines with different processors round differently.
-  if (checkpoint || !from_folder || run->config.lora.enabled) parallel::broadcast_weights(ranks, run->replica);
-  parallel::verify_equal(ranks, run->replica, run->progress.step);
-  parallel::verify_frozen_equal(ranks, run->replica);
+  if (checkpoint || !from_folder || run->config.lora.enabled) parallel::broadcast_weights(replicas, run->replica);
+  parallel::verify_equal(replicas, run->replica, run->progress.step);
+  parallel::verify_frozen_equal(replicas, run->replica);
 
   run->batches = (run->config.data.distributed_loading ? read_own_share : receive_from_first)(run->dataset.training, loader_options(*run),
                                                                                               run->progress.position);

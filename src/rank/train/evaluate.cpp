@@ -8,22 +8,22 @@
 namespace lockstep::train {
 
 record::EvalLine evaluate(Run& run) {
-  const comm::Group& ranks = run.ranks();
+  const comm::Group &data = run.mesh->data(), &loss_ranks = run.mesh->loss();
   const auto source = read_own_share(run.dataset.validation,
                                      {.batch_size = run.batch.batch_size,
-                                      .shard = {ranks.rank(), ranks.size()},
+                                      .shard = {data.rank(), data.size()},
                                       .seed = run.config.trainer.seed,
                                       .shuffle = false,
                                       .prefetch = run.config.data.prefetch,
                                       .workers = run.config.data.workers,
                                       .repeat = false},
                                      {});
-  at::Tensor sums = at::zeros({3}, at::TensorOptions().dtype(at::kDouble).device(ranks.device()));
+  at::Tensor sums = at::zeros({3}, at::TensorOptions().dtype(at::kDouble).device(data.device()));
   // Counted in the global batches of training, so that any spread of a batch over ranks evaluates on the same samples.
   const std::int64_t rounds = run.config.trainer.eval_batches * run.batch.gradient_accumulation;
   for (std::int64_t done = 0; rounds == 0 || done < rounds; ++done) {
     run.page->set_phase(record::Phase::evaluating, run.progress.step);
-    const std::vector<data::Batch> batches = source->next(ranks);
+    const std::vector<data::Batch> batches = source->next(data);
     if (batches.empty()) break;
     for (const data::Batch& batch : batches) {
       const model::Score score = task::score(*run.model, batch);
@@ -32,8 +32,8 @@ record::EvalLine evaluate(Run& run) {
       sums[2] += batch.trained_tokens;
     }
   }
-  ranks.meet("evaluating");  // devices of different speeds are far apart by now
-  ranks.all_reduce(sums, comm::Reduce::sum, "evaluation loss").wait();
+  run.mesh->everyone().meet("evaluating");  // devices of different speeds are far apart by now
+  loss_ranks.all_reduce(sums, comm::Reduce::sum, "evaluation loss").wait();
   sums = sums.cpu();
   const double tokens = sums[2].item<double>();
   const double loss = tokens > 0 ? sums[0].item<double>() / tokens : 0;

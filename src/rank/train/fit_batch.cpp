@@ -41,7 +41,7 @@ void use(Run& run, const MemoryQuestion& question, const MemoryPlan& plan) {
   run.recompute = model::describe(plan.recompute);
 }
 
-MemoryQuestion question_of(const Run& run) { return {run.config, run.batch, run.dataset.training->seq_len(), run.ranks().size()}; }
+MemoryQuestion question_of(const Run& run) { return {run.config, run.batch, run.dataset.training->seq_len(), run.mesh->loss().size()}; }
 
 void release_memory(Run& run) {
   run.model->release_buffers();

@@ -102,7 +102,7 @@ class Loop {
   // Reads a finished step's numbers: metrics, skipped steps, wishes. The same on every rank.
   void settle(const Reading& reading) {
     const std::span<const double> numbers = reading.numbers();
-    const int ranks = run_.ranks().size();
+    const int ranks = run_.mesh->everyone().size();
     const optim::StepReport update = reading.update();
     const StepOutcome& outcome = reading.outcome();
     const double seconds = reading.end().seconds_since(std::exchange(last_end_, reading.end()));
@@ -158,7 +158,7 @@ class Loop {
   // A loss or gradient that is not finite: all ranks left the weights alone. Too many in a row end the run.
   void report_skip(const StepOutcome& outcome, std::span<const double> numbers, std::int64_t in_a_row) {
     std::vector<std::string> culprits;
-    for (int rank = 0; rank < run_.ranks().size(); ++rank) {
+    for (int rank = 0; rank < run_.mesh->everyone().size(); ++rank) {
       if (numbers[Totals::per_rank + rank] > 0) culprits.push_back(std::to_string(rank));
     }
     const std::string reason =
@@ -174,7 +174,7 @@ class Loop {
 
   // "rank 1: 17, 4, 92". Collective: every rank tells its samples, so that each can name the culprits'.
   std::string samples_by_rank(std::vector<std::int64_t> mine, std::vector<std::string> culprits) const {
-    const comm::Group& ranks = run_.ranks();
+    const comm::Group& ranks = run_.mesh->everyone();
     const auto count = static_cast<std::int64_t>(mine.size());
     const at::Tensor all = at::empty({ranks.size(), count}, at::TensorOptions().dtype(at::kLong).device(ranks.device()));
     ranks.all_gather(all, at::from_blob(mine.data(), {count}, at::kLong).to(ranks.device()), "samples of a bad step").wait();
@@ -197,7 +197,7 @@ class Loop {
   // Collective: for a forward beside recorded micro-steps.
   void make_room() {
     const std::int64_t rows = run_.batch.batch_size * run_.config.data.seq_len;
-    run_.micro_steps->make_room(run_.ranks(), layout::evaluation_bytes(run_.config, rows));
+    run_.micro_steps->make_room(run_.mesh->everyone(), layout::evaluation_bytes(run_.config, rows));
   }
 
   // True where this is the best model so far, to be kept. The same on every rank.
@@ -227,12 +227,12 @@ class Loop {
   }
 
   // Collective. Each rank writes its share of the tensors: what is saved is one model only if all hold the same.
-  void verify_replicas() const { parallel::verify_equal(run_.ranks(), run_.replica, run_.progress.step); }
+  void verify_replicas() const { parallel::verify_equal(run_.mesh->along(layout::Axis::replicate), run_.replica, run_.progress.step); }
 
   void save() {
     verify_replicas();
     run_.page->set_phase(record::Phase::saving, run_.progress.step);
-    run_.faults.at(record::Phase::saving, run_.progress.step, run_.ranks());
+    run_.faults.at(record::Phase::saving, run_.progress.step, run_.mesh->everyone());
     announce_checkpoint(/*wait=*/true);
     const checkpoint::Contents contents = contents_of(run_);
     run_.saver->begin(run_.progress.step, contents, best_step());
@@ -240,7 +240,7 @@ class Loop {
     saves_for_ = take(Wish::save);
     // Writing a small checkpoint behind training gains nothing, and until it is whole a crash would lose the interval before it too.
     announce_checkpoint(/*wait=*/megabytes(contents) < static_cast<double>(run_.config.checkpoint.wait_below_mb));
-    run_.ranks().meet("saving a checkpoint");  // a disk may keep one rank far longer than the others
+    run_.mesh->everyone().meet("saving a checkpoint");  // a disk may keep one rank far longer than the others
     last_end_ = Moment(run_.world->device());
   }
 
@@ -268,7 +268,7 @@ class Loop {
   void write_sample() {
     run_.page->set_phase(record::Phase::sampling, run_.progress.step);
     make_room();
-    samples_.write(run_.ranks());
+    samples_.write(run_.mesh->everyone());
     sampled_at_ = run_.progress.step;
     if (samples_.can_write())
       acknowledge(Wish::sample, {{"done", true}});
@@ -325,7 +325,7 @@ class Loop {
     if (saves) save_last();
     if (!stopping_) write_model();
     run_.page->set_phase(record::Phase::finishing, run_.progress.step);
-    run_.faults.at(record::Phase::finishing, run_.progress.step, run_.ranks());
+    run_.faults.at(record::Phase::finishing, run_.progress.step, run_.mesh->everyone());
     if (run_.metrics) {
       write_summary();
       if (saves) acknowledge(Wish::stop, {{"done", true}, {"checkpoint", checkpoint_path(run_.progress.step).string()}});
@@ -339,7 +339,7 @@ class Loop {
       if (const std::int64_t lost = run_.metrics->finish(); lost > 0)
         run_.page->set_notice(fmt::format("the last {} lines of {} could not be written", lost, run_.folder.metrics().string()));
     }
-    run_.ranks().meet("the end of the run");
+    run_.mesh->everyone().meet("the end of the run");
   }
 
   // What was trained is saved by now: a report that finds no room is no reason to call the run failed.
@@ -355,7 +355,7 @@ class Loop {
   const config::TrainerConfig& trainer_;
   Summary summary_;
   Samples samples_{run_};
-  Profile profile_{run_.config.monitor.profile_steps, run_.folder.root / "profile", run_.ranks().rank(), run_.world->device()};
+  Profile profile_{run_.config.monitor.profile_steps, run_.folder.root / "profile", run_.mesh->everyone().rank(), run_.world->device()};
   Moment last_end_;  // of the last step, or of what came after it: steps are timed from there
   std::optional<Reading> pending_, earlier_;
   std::optional<std::int64_t> unannounced_;  // step of a checkpoint that may still be being written

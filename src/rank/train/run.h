@@ -10,7 +10,7 @@
 
 #include "config/config.h"
 #include "rank/checkpoint/checkpoint.h"
-#include "rank/comm/comm.h"
+#include "rank/comm/mesh.h"
 #include "rank/data/data.h"
 #include "rank/model/model.h"
 #include "rank/optim/optim.h"
@@ -49,6 +49,7 @@ struct Run {
   record::RunFolder folder;
   std::shared_ptr<record::PageWriter> page;
   std::unique_ptr<comm::World> world;
+  std::unique_ptr<comm::Mesh> mesh;
   data::Dataset dataset;
   parallel::Replica replica;
   std::unique_ptr<model::Decoder> model;
@@ -68,7 +69,6 @@ struct Run {
   std::string base_fingerprint;  // of frozen weights; empty where there are none
   std::string gradient_form;     // what micro-batches are summed in, in words
 
-  const comm::Group& ranks() const { return world->everyone(); }
   bool is_first() const { return world->place().rank == 0; }
   // Tokens of a full global batch: gradients are summed over tokens times 1/this, so that no dtype overflows.
   double nominal_tokens() const { return static_cast<double>(batch.global_batch_size * dataset.training->seq_len()); }
@@ -82,7 +82,7 @@ struct Run {
   // Stamps the page, and breaks where a test asked for it.
   void enter(record::Phase phase) const {
     page->set_phase(phase, progress.step + 1);
-    faults.at(phase, progress.step + 1, ranks());
+    faults.at(phase, progress.step + 1, mesh->everyone());
   }
   void note(std::string_view text) const;  // to the log and, on rank 0, to metrics.jsonl
 };

@@ -48,7 +48,7 @@ bool writes_samples(const Run& run) { return run.dataset.vocabulary && run.confi
 }  // namespace
 
 Samples::Samples(const Run& run) : run_(run) {
-  const bool has_share = std::size_t(run.ranks().rank()) < prompts_of(run.config.monitor).size();
+  const bool has_share = std::size_t(run.mesh->everyone().rank()) < prompts_of(run.config.monitor).size();
   if (!writes_samples(run) || !has_share) return;
   reading_ = std::async(std::launch::async, [&run] { return language_of_run(run.config, run.dataset.vocabulary.get()); });
 }

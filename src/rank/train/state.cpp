@@ -61,7 +61,7 @@ Json state_json(const Run& run) {
             {"updates", report.updates},
             {"loss_scale", report.loss_scale},
             {"good_steps", run.optimizer->good_steps()}}},
-          {"batch", {{"global_batch_size", run.batch.global_batch_size}, {"ranks", run.ranks().size()}}},
+          {"batch", {{"global_batch_size", run.batch.global_batch_size}, {"ranks", run.mesh->everyone().size()}}},
           {"schedule_offset", run.progress.schedule_offset},
           {"adapters", adapters_json(run)},
           {"model", model_json(run.config.model)}};

@@ -25,7 +25,7 @@ Summary::Summary(const Run& run)
   const bool whole_samples = corpus.fixed_length() && !corpus.packed();
   flops_ = layout::flops_per_token(run.config.model, run.config.lora, whole_samples ? corpus.seq_len() : 0);
   if (const auto peak = peak_flops(device_name_, run.config.model.dtype))
-    ideal_seconds_ = ideal_seconds(flops_, *peak, run.config.trainer.fp8) / run.ranks().size();
+    ideal_seconds_ = ideal_seconds(flops_, *peak, run.config.trainer.fp8) / run.mesh->everyone().size();
 }
 
 void Summary::add(std::int64_t, double seconds, double loss, double tokens) {
@@ -54,7 +54,7 @@ void Summary::write() const {
   json["parameters"] = run_.replica.parameters();
   json["trained_parameters"] = run_.replica.trained_parameters();
   json["device"] = device_name_;
-  json["ranks"] = run_.ranks().size();
+  json["ranks"] = run_.mesh->everyone().size();
   json["backend"] = config::name_of(run_.world->backend());
   json["dtype"] = config::name_of(run_.config.model.dtype);
   json["batch"] = {{"batch_size", run_.batch.batch_size},
@@ -76,7 +76,7 @@ void Summary::write() const {
                           {"max", measured.empty() ? 0 : *std::max_element(measured.begin(), measured.end())},
                           {"left_out", skip}};
   json["tokens_per_second"] = rate;
-  json["tokens_per_second_per_gpu"] = rate / run_.ranks().size();
+  json["tokens_per_second_per_gpu"] = rate / run_.mesh->everyone().size();
   json["mfu"] = mfu(rate) ? nlohmann::ordered_json(*mfu(rate)) : nlohmann::ordered_json(nullptr);
   json["flops_per_token"] = {{"projections", flops_.projections}, {"others", flops_.others}};
   json["memory"] = {{"peak_bytes", peak_memory_bytes(run_.world->device())},  // rank 0's

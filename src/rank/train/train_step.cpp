@@ -12,8 +12,8 @@ namespace {
 
 // This rank's line of the numbers that ranks add up.
 at::Tensor local_totals(const Run& run, const at::Tensor& loss_sum, std::int64_t trained_tokens) {
-  const int ranks = run.ranks().size();
-  const int rank = run.ranks().rank();
+  const int ranks = run.mesh->everyone().size();
+  const int rank = run.mesh->everyone().rank();
   at::Tensor numbers = at::zeros({Totals::per_rank + 2 * ranks}, at::kDouble);
   double* slots = numbers.mutable_data_ptr<double>();
   slots[Totals::tokens] = static_cast<double>(trained_tokens);
@@ -34,22 +34,23 @@ record::Wishes wishes_in(double sum) {
 
 // [one_step:begin]
 StepOutcome train_step(Run& run) {
-  const comm::Group& ranks = run.ranks();
+  const comm::Mesh& mesh = *run.mesh;
+  const at::Device device = run.world->device();
   StepOutcome outcome{.step = run.progress.step + 1, .learning_rate = run.learning_rate()};
 
   run.enter(record::Phase::reading_data);
   const std::int64_t start_ns = base::now_ns();
-  const std::vector<data::Batch> batches = run.batches->next(ranks);
+  const std::vector<data::Batch> batches = run.batches->next(mesh.data());
   outcome.data_seconds = base::seconds_since(start_ns);
 
   // Gradients of the summed loss pile up over micro-batches; the last backward reduces each bucket as it completes.
-  at::Tensor loss_sum = at::zeros({}, at::TensorOptions().device(ranks.device()).dtype(at::kDouble));
+  at::Tensor loss_sum = at::zeros({}, at::TensorOptions().device(device).dtype(at::kDouble));
   std::int64_t trained_tokens = 0;
   for (const data::Batch& batch : batches) {
     run.enter(record::Phase::forward);
     const bool last = &batch == &batches.back();
     const at::Tensor& scale = run.optimizer->scale();
-    loss_sum += last ? run.micro_steps->run_and_reduce(ranks, batch, scale) : run.micro_steps->run(batch, scale);
+    loss_sum += last ? run.micro_steps->run_and_reduce(mesh.loss(), batch, scale) : run.micro_steps->run(batch, scale);
     trained_tokens += batch.trained_tokens;
     outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
   }
@@ -59,11 +60,11 @@ StepOutcome train_step(Run& run) {
   }
 
   run.enter(record::Phase::reducing);
-  outcome.backward_done = Moment(ranks.device());
-  run.gradients->finish(ranks);
+  outcome.backward_done = Moment(device);
+  run.gradients->finish(mesh.loss());
   outcome.totals = local_totals(run, loss_sum, trained_tokens);
-  ranks.all_reduce(outcome.totals, comm::Reduce::sum, "loss and token counts").wait();
-  outcome.reduced = Moment(ranks.device());
+  mesh.everyone().all_reduce(outcome.totals, comm::Reduce::sum, "loss and token counts").wait();
+  outcome.reduced = Moment(device);
 
   // Every rank holds the same sums now, so each decides alike: clip, skip what is not finite, update.
   run.enter(record::Phase::updating);

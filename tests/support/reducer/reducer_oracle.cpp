@@ -17,7 +17,8 @@ void reduce_with_libtorch(const comm::Place& place, std::map<std::string, at::Te
   meeting = meeting.substr(0, meeting.rfind('/')) + "/reducer-store";
   const auto store = c10::make_intrusive<c10d::FileStore>(meeting, place.world_size);
   auto group = c10::make_intrusive<c10d::ProcessGroup>(store, place.rank, place.world_size);
-  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, comm::make_gloo(store, place, 30));
+  group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO,
+                    comm::make_gloo(store, place, {place.rank, place.world_size}, 30));
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   std::vector<at::Tensor> tensors;
   std::unordered_map<std::size_t, std::string> names;

@@ -1,0 +1,22 @@
+// Asks the world for one group after another.
+#include "rank/comm/mesh.h"
+
+#include "base/error.h"
+
+namespace lockstep::comm {
+
+using layout::Axis;
+
+Mesh::Mesh(World& world, const layout::MeshShape& shape) : shape_(shape), everyone_(&world.everyone()) {
+  const int rank = world.place().rank;
+  base::check(shape.ranks() == world.place().world_size, "a mesh has a place for every rank");
+  const auto group = [&](std::string_view name, std::span<const Axis> axes) -> const Group* {
+    return &world.group(name, shape.members(rank, axes));
+  };
+  data_ = group("data", layout::data_axes);
+  loss_ = group("loss", layout::loss_axes);
+  for (const Axis axis : {Axis::pipeline, Axis::replicate, Axis::shard, Axis::context, Axis::tensor})
+    along_[static_cast<std::size_t>(axis)] = group(name_of(axis), std::span(&axis, 1));
+}
+
+}  // namespace lockstep::comm
