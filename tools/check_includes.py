@@ -35,8 +35,9 @@ MAY = {
     "rank/hub": {"config", "rank/kernels", "rank/model", "rank/checkpoint"},
     "rank/train": {"config", "record", "text", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/task", "rank/optim", "rank/parallel",
                    "rank/checkpoint", "rank/hub"},
-    "rank/bench": {"config", "record", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/optim", "rank/parallel", "rank/train"},
-    "rank/app": {"config", "record", "rank/comm", "rank/kernels", "rank/train", "rank/bench"},
+    "rank/verbs": {"config", "record", "text", "rank/comm", "rank/model", "rank/task", "rank/parallel", "rank/checkpoint", "rank/hub", "rank/train"},
+    "rank/bench": {"config", "record", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/optim", "rank/parallel", "rank/train", "rank/verbs"},
+    "rank/app": {"config", "record", "rank/comm", "rank/kernels", "rank/train", "rank/verbs", "rank/bench"},
 }
 # LibTorch is for the rank program alone; its distributed headers are slow to compile and stay in comm's .cpp files.
 TORCH = re.compile(r"<(ATen|c10|torch|caffe2)/")

@@ -10,18 +10,18 @@
 #include "config/config.h"
 #include "rank/bench/worker.h"
 #include "rank/kernels/plugin.h"
-#include "rank/train/export.h"
-#include "rank/train/generate.h"
 #include "rank/train/run.h"
 #include "rank/train/stop_signal.h"
+#include "rank/verbs/export.h"
+#include "rank/verbs/generate.h"
 
 namespace {
 
 using namespace lockstep;
 
 // "--name value" pairs after the verb.
-train::Arguments read_arguments(int argc, char** argv) {
-  train::Arguments values;
+verbs::Arguments read_arguments(int argc, char** argv) {
+  verbs::Arguments values;
   for (int i = 2; i + 1 < argc; i += 2) {
     if (std::strncmp(argv[i], "--", 2) != 0) throw base::Bug(fmt::format("worker argument {} is not --name value", argv[i]));
     values[argv[i] + 2] = argv[i + 1];
@@ -45,7 +45,7 @@ at::Device open_device() {
   return device;
 }
 
-void run_train(const train::Arguments& arguments, const std::shared_ptr<record::PageWriter>& page, const comm::Place& place) {
+void run_train(const verbs::Arguments& arguments, const std::shared_ptr<record::PageWriter>& page, const comm::Place& place) {
   train::listen_for_stop();
   const config::RunConfig config = config::load_resolved(arguments.at("config"));
   // cuBLAS reads this once, when CUDA starts.
@@ -56,11 +56,11 @@ void run_train(const train::Arguments& arguments, const std::shared_ptr<record::
   page->set_phase(record::Phase::done, run->progress.step);
 }
 
-void run_generate(const std::string& verb, const train::Arguments& arguments, record::PageWriter& page, const comm::Place& place) {
-  const train::GenerateRequest request = train::parse_generate_request(arguments, open_device());
-  if (verb == "chat") return train::serve_chat(request);
-  if (verb == "generate-file") return train::generate_file(request, place, page);
-  train::generate_one(request);
+void run_generate(const std::string& verb, const verbs::Arguments& arguments, record::PageWriter& page, const comm::Place& place) {
+  const verbs::GenerateRequest request = verbs::parse_generate_request(arguments, open_device());
+  if (verb == "chat") return verbs::serve_chat(request);
+  if (verb == "generate-file") return verbs::generate_file(request, place, page);
+  verbs::generate_one(request);
 }
 
 // Exit code for an error, told to the page first: the launcher reports the first rank that failed, not the ones that noticed.
@@ -120,8 +120,8 @@ int main(int argc, char** argv) {
     const auto arguments = read_arguments(argc, argv);
     if (verb == "train") return run_train(arguments, page, place);
     if (verb == "generate" || verb == "generate-file" || verb == "chat") return run_generate(verb, arguments, *page, place);
-    if (verb == "merge") return void(std::cout << train::merge_adapters(train::parse_merge_request(arguments)) << std::endl);
-    if (verb == "export") return void(std::cout << train::export_checkpoint(train::parse_export_request(arguments)) << std::endl);
+    if (verb == "merge") return void(std::cout << verbs::merge_adapters(verbs::parse_merge_request(arguments)) << std::endl);
+    if (verb == "export") return void(std::cout << verbs::export_checkpoint(verbs::parse_export_request(arguments)) << std::endl);
     if (verb.starts_with("bench-")) return bench::run(verb, arguments, open_device(), place, page);
     throw base::usage_error("worker", "lockstep-worker is started by lockstep; '{}' is not one of its verbs.", verb);
   });

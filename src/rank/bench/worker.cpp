@@ -12,7 +12,7 @@
 namespace lockstep::bench {
 namespace {
 
-using train::Arguments;
+using verbs::Arguments;
 
 int number(const Arguments& arguments, const std::string& name) {
   const auto value = base::parse_integer(arguments.at(name));

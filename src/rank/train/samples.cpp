@@ -8,8 +8,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "rank/train/text_model.h"
-
 namespace lockstep::train {
 namespace {
 
@@ -50,7 +48,7 @@ bool writes_samples(const Run& run) { return run.dataset.vocabulary && run.confi
 Samples::Samples(const Run& run) : run_(run) {
   const bool has_share = std::size_t(run.mesh->everyone().rank()) < prompts_of(run.config.monitor).size();
   if (!writes_samples(run) || !has_share) return;
-  reading_ = std::async(std::launch::async, [&run] { return language_of_run(run.config, run.dataset.vocabulary.get()); });
+  reading_ = std::async(std::launch::async, [&run] { return task::language_of_run(run.config, run.dataset.vocabulary.get()); });
 }
 
 bool Samples::can_write() const { return writes_samples(run_); }

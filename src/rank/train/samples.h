@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rank/task/generator.h"
+#include "rank/task/language/generator.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "rank/task/sampling.h"
+#include "rank/task/language/sampling.h"
 
 using namespace lockstep;
 

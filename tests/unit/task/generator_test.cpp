@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "rank/data/vocabularies.h"
-#include "rank/task/generator.h"
+#include "rank/task/language/generator.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::task {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "rank/task/sampling.h"
+#include "rank/task/language/sampling.h"
 
 namespace lockstep::task {
 namespace {

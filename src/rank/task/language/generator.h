@@ -12,8 +12,8 @@
 
 #include "rank/model/kv_cache.h"
 #include "rank/model/model.h"
-#include "rank/task/language.h"
-#include "rank/task/sampling.h"
+#include "rank/task/language/language.h"
+#include "rank/task/language/sampling.h"
 
 namespace lockstep::task {
 

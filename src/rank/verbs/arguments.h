@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-namespace lockstep::train {
+namespace lockstep::verbs {
 
 using Arguments = std::map<std::string, std::string>;
 
@@ -13,4 +13,4 @@ inline std::string argument(const Arguments& arguments, const std::string& name,
   return found == arguments.end() ? otherwise : found->second;
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::verbs

@@ -1,5 +1,5 @@
 // The loop over tokens: choose, read, hand out, decode. The only wait for the device is reading the chosen tokens.
-#include "rank/task/generator.h"
+#include "rank/task/language/generator.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>

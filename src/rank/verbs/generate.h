@@ -8,11 +8,11 @@
 #include <string>
 
 #include "rank/comm/comm.h"
-#include "rank/train/arguments.h"
-#include "rank/train/text_model.h"
+#include "rank/verbs/arguments.h"
+#include "rank/verbs/text_model.h"
 #include "record/page.h"
 
-namespace lockstep::train {
+namespace lockstep::verbs {
 
 struct GenerateRequest {
   ModelSource source;
@@ -40,4 +40,4 @@ void generate_file(const GenerateRequest& request, const comm::Place& place, rec
 // SIGINT ends the answer that is being written.
 void serve_chat(const GenerateRequest& request);
 
-}  // namespace lockstep::train
+}  // namespace lockstep::verbs

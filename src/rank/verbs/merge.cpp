@@ -5,14 +5,17 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/config.h"
 #include "config/model_folder.h"
 #include "rank/hub/bnb.h"
 #include "rank/hub/hub_folder.h"
+#include "rank/hub/hub_writer.h"
 #include "rank/hub/peft.h"
-#include "rank/train/export.h"
-#include "rank/train/progress_bar.h"
+#include "rank/model/model.h"
+#include "rank/verbs/export.h"
+#include "rank/verbs/progress_bar.h"
 
-namespace lockstep::train {
+namespace lockstep::verbs {
 namespace {
 
 namespace fs = std::filesystem;
@@ -85,4 +88,4 @@ std::string merge_adapters(const MergeRequest& request) {
                      config::name_of(what.dtype), touched.size(), request.adapters.size() == 1 ? "the adapter" : "the adapters");
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::verbs

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-namespace lockstep::train {
+namespace lockstep::verbs {
 
 // A line that is written over, ten times a second at most.
 class ProgressBar {
@@ -33,4 +33,4 @@ class ProgressBar {
   std::int64_t shown_ns_ = 0;
 };
 
-}  // namespace lockstep::train
+}  // namespace lockstep::verbs

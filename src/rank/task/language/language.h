@@ -44,6 +44,10 @@ std::shared_ptr<const Language> language_of(std::shared_ptr<const data::Vocabula
 // empty.
 std::shared_ptr<const Language> language_of(const std::filesystem::path& folder_or_file, const std::string& chat_template = {});
 
+// The tokenizer that a run's settings name (data.tokenizer, model.path), else the vocabulary of its data, which is opened where none is
+// given and must outlive the language otherwise.
+std::shared_ptr<const Language> language_of_run(const config::RunConfig& config, const data::Vocabulary* vocabulary = nullptr);
+
 // The text of one sequence while its tokens come. Gives out whole characters, and nothing that may turn out to begin a stop string.
 class TextStream {
  public:

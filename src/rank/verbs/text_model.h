@@ -12,9 +12,9 @@
 #include "layout/family.h"
 #include "rank/model/model.h"
 #include "rank/parallel/replicate.h"
-#include "rank/task/generator.h"
+#include "rank/task/language/generator.h"
 
-namespace lockstep::train {
+namespace lockstep::verbs {
 
 // Either a run or a model folder.
 struct ModelSource {
@@ -37,8 +37,4 @@ struct TextModel {
 };
 TextModel open_text_model(const ModelSource& source, at::Device device);
 
-// The tokenizer that a run's settings name (data.tokenizer, model.path), else the vocabulary of its data, which is opened where none is
-// given and must outlive the language otherwise.
-std::shared_ptr<const task::Language> language_of_run(const config::RunConfig& config, const data::Vocabulary* vocabulary);
-
-}  // namespace lockstep::train
+}  // namespace lockstep::verbs

@@ -1,13 +1,13 @@
 // Opens what generate and chat write with.
-#include "rank/train/text_model.h"
+#include "rank/verbs/text_model.h"
 
 #include "base/error.h"
 #include "config/config.h"
 #include "rank/train/make_model.h"
-#include "rank/train/run.h"
+#include "record/run_folder.h"
 #include "rank/train/state.h"
 
-namespace lockstep::train {
+namespace lockstep::verbs {
 namespace {
 
 // A run's settings, or those of a model folder.
@@ -34,43 +34,36 @@ config::RunConfig settings_of(const ModelSource& source) {
 
 // Units that are only read. Weights are not written yet.
 parallel::Replica make_readers(const config::RunConfig& config, at::Device device) {
-  if (config.lora.enabled) return make_units(config, device);
+  if (config.lora.enabled) return train::make_units(config, device);
   return parallel::make_replica(model::decoder_units(config.model), {.device = device,
                                                                      .weight_dtype = model::scalar_type(config.model.dtype),
                                                                      .trainable = false,
-                                                                     .quantization = quantization_of(config.model),
+                                                                     .quantization = train::quantization_of(config.model),
                                                                      .double_quant = config.model.double_quant});
 }
 
 }  // namespace
 
-std::shared_ptr<const task::Language> language_of_run(const config::RunConfig& config, const data::Vocabulary* vocabulary) {
-  const std::filesystem::path tokenizer = config.data.tokenizer.empty() ? config.model.path : config.data.tokenizer;
-  if (std::filesystem::is_regular_file(tokenizer) || std::filesystem::exists(tokenizer / "tokenizer.json"))
-    return task::language_of(tokenizer, config.data.chat_template);
-  if (vocabulary != nullptr) return task::language_of(std::shared_ptr<const data::Vocabulary>(std::shared_ptr<void>(), vocabulary));
-  return task::language_of(data::open_dataset(config.data, config.model, config.trainer.seed).vocabulary);
-}
-
 TextModel open_text_model(const ModelSource& source, at::Device device) {
   TextModel opened{.config = settings_of(source), .device = device};
   const config::RunConfig& config = opened.config;
   opened.replica = make_readers(config, device);
-  opened.decoder = make_decoder(config, opened.replica);
+  opened.decoder = train::make_decoder(config, opened.replica);
   if (!source.model.empty() || config.lora.enabled) {
     if (config.model.path.empty())
-      initialize_weights(config, opened.replica);
+      train::initialize_weights(config, opened.replica);
     else
-      load_weights(config, opened.replica);
+      train::load_weights(config, opened.replica);
   }
-  initialize_adapters(config, opened.replica, *opened.decoder);
+  train::initialize_adapters(config, opened.replica, *opened.decoder);
   if (source.model.empty()) {
-    const checkpoint::Reader reader(source.checkpoint.empty() ? newest_checkpoint("generate", config, {source.run}) : source.checkpoint);
-    check_same_model(reader, config.model);
-    restore_weights(reader, opened.replica);
+    const checkpoint::Reader reader(source.checkpoint.empty() ? train::newest_checkpoint("generate", config, {source.run})
+                                                              : source.checkpoint);
+    train::check_same_model(reader, config.model);
+    train::restore_weights(reader, opened.replica);
   }
-  opened.language = language_of_run(config, nullptr);
+  opened.language = task::language_of_run(config);
   return opened;
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::verbs

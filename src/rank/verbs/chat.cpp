@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "rank/train/generate.h"
+#include "rank/verbs/generate.h"
 
-namespace lockstep::train {
+namespace lockstep::verbs {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -57,4 +57,4 @@ void serve_chat(const GenerateRequest& request) {
   }
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::verbs

@@ -1,5 +1,5 @@
 // The requests of `lockstep generate` as a worker does them.
-#include "rank/train/generate.h"
+#include "rank/verbs/generate.h"
 
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "text/terminal.h"
 
-namespace lockstep::train {
+namespace lockstep::verbs {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -159,4 +159,4 @@ void generate_file(const GenerateRequest& request, const comm::Place& place, rec
   page.set_phase(record::Phase::done, done);
 }
 
-}  // namespace lockstep::train
+}  // namespace lockstep::verbs

@@ -1,5 +1,5 @@
 // Vocabularies and tokenizers as languages, and the reader that never splits a character.
-#include "rank/task/language.h"
+#include "rank/task/language/language.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -128,6 +128,14 @@ std::shared_ptr<const Language> language_of(std::shared_ptr<const data::Vocabula
 
 std::shared_ptr<const Language> language_of(const std::filesystem::path& folder_or_file, const std::string& chat_template) {
   return std::make_shared<TokenizerLanguage>(folder_or_file, chat_template);
+}
+
+std::shared_ptr<const Language> language_of_run(const config::RunConfig& config, const data::Vocabulary* vocabulary) {
+  const std::filesystem::path tokenizer = config.data.tokenizer.empty() ? config.model.path : config.data.tokenizer;
+  if (std::filesystem::is_regular_file(tokenizer) || std::filesystem::exists(tokenizer / "tokenizer.json"))
+    return language_of(tokenizer, config.data.chat_template);
+  if (vocabulary != nullptr) return language_of(std::shared_ptr<const data::Vocabulary>(std::shared_ptr<void>(), vocabulary));
+  return language_of(data::open_dataset(config.data, config.model, config.trainer.seed).vocabulary);
 }
 
 TextStream::TextStream(const Language& language, std::span<const std::int32_t> prompt, std::span<const std::string> stops)

@@ -1,6 +1,6 @@
 // Each rule keeps at least one token, and ties stand or fall together, as transformers' processors have it.
 #include "base/draws.h"
-#include "rank/task/sampling.h"
+#include "rank/task/language/sampling.h"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
