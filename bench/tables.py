@@ -51,18 +51,37 @@ class Measured:
         self.usual = json.loads(kinds.most_common(1)[0][0])
 
     def provenance(self, names: list[str]) -> str:
-        times = sorted(self.rows[name]["at"] for name in names)
+        times = sorted(self.rows[name]["at"] for name in names if self.rows[name]["about"] == self.usual)
         span = times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"
         return f"Measured {span}: {where(self.usual)}."
 
-    def remark(self, name: str) -> str:
+    def others(self, names: list[str]) -> list[dict]:
+        """Commits and machines beside the usual one."""
+        found = []
+        for name in names:
+            about = self.rows[name]["about"]
+            if about != self.usual and about not in found:
+                found.append(about)
+        return found
+
+    def remark(self, name: str, names: list[str]) -> str:
+        """A mark behind a row that was not measured as most were; footnotes() explains it."""
         about = self.rows[name]["about"]
-        return "" if about == self.usual else f" (at another time: {where(about)})"
+        return "" if about == self.usual else f" ({1 + self.others(names).index(about)})"
+
+    def footnotes(self, names: list[str]) -> list[str]:
+        lines = []
+        for number, about in enumerate(self.others(names), 1):
+            differs = {key: value for key, value in about.items() if self.usual.get(key) != value}
+            at = max(self.rows[name]["at"] for name in names if self.rows[name]["about"] == about)
+            lines.append(f"({number}) measured {at}: {', '.join(f'{key} {value}'.replace('lockstep lockstep', 'lockstep') for key, value in differs.items())}.")
+        return ["", *lines] if lines else []
 
 
 def training_rows(measured: Measured) -> str:
     rows = [row for row in ROWS if row.kind == "train" and row.name in measured.rows]
-    lines = [measured.provenance([row.name for row in rows]), "",
+    names = [row.name for row in rows]
+    lines = [measured.provenance(names), "",
              "| work | batch x seq x accumulation | settings | tokens/s | MFU | in tensors | as the driver counts | host | blocks keep |", "|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         s = measured.rows[row.name]["summary"]
@@ -71,8 +90,9 @@ def training_rows(measured: Measured) -> str:
         memory = s["memory"]
         mfu = f"{100 * s['mfu']:.1f} %" if s["mfu"] is not None else ""
         mfu = f"at least {mfu}" if mfu and "--packing" in row.settings else mfu
-        lines.append(f"| {row.work}{measured.remark(row.name)} | {shape} | {f'`{settings}`' if settings else ''} | {rounded(s['tokens_per_second'])} | {mfu} | "
+        lines.append(f"| {row.work}{measured.remark(row.name, names)} | {shape} | {f'`{settings}`' if settings else ''} | {rounded(s['tokens_per_second'])} | {mfu} | "
                      f"{gib(memory['peak_bytes'])} | {driver(memory)} | {gib(memory['host_peak_bytes'])} | {s['activations']} |")
+    lines += measured.footnotes(names)
     first = rows[0]
     packed = next((row for row in rows if "--packing" in row.settings), None)
     lines += ["", f"The first row, whole: `{measured.rows[first.name]['command']}`; the others change model, batch, accumulation and steps, and add the settings in their column."]
@@ -126,7 +146,8 @@ def readme_rows(measured: Measured) -> str:
     for name in names:
         s = measured.rows[name]["summary"]
         host = f" (and {gib(s['memory']['host_peak_bytes'])} of the host's)" if "trainer.offload_checkpoints=true" in work[name].settings else ""
-        lines.append(f"| {work[name].work}{measured.remark(name)} | {rounded(s['tokens_per_second'])} | {driver(s['memory'])}{host} |")
+        lines.append(f"| {work[name].work}{measured.remark(name, names)} | {rounded(s['tokens_per_second'])} | {driver(s['memory'])}{host} |")
+    lines += measured.footnotes(names)
     if COMPARED.exists():
         sides = [(one, side) for one in json.loads(COMPARED.read_text())["comparisons"] for side in one["sides"] if "ratio" in side]
         told = [f"{side['ratio']:.2f} for {one['model']} ({one['what']}) against {side['who']}" for one, side in sides]

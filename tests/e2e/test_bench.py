@@ -201,7 +201,9 @@ def test_tables_hold_what_was_measured_and_where(scripts, tmp_path, monkeypatch)
     made = tables.sections()
     assert "commit aaa" in made["gpu-rows"].splitlines()[0] and "| 123,500 | 50.0 % | 10.0 GiB | 12.0 GiB | 3.0 GiB |" in made["gpu-rows"]
     assert "| at least 50.0 % |" in made["gpu-rows"] and "Qwen2.5-7B" not in made["gpu-rows"]
-    assert [line for line in made["gpu-rows"].splitlines() if "commit bbb" in line][0].startswith("| LoRA of Llama-3.1-8B (at another time:")
+    for page in ("gpu-rows", "speed"):  # the row of another commit bears a mark, which is explained below the table
+        assert "| LoRA of Llama-3.1-8B (1) |" in made[page] and made[page].count(" (1) |") == 1
+        assert "\n(1) measured 2026-11-15 22:00 UTC: lockstep 0.1.0 (commit bbb).\n" in made[page]
     assert "chat: 2.0 s (2.0 to 2.1; the very first time 9.0 s)" in made["gpu-first-step"]
     assert "0.90 times as fast (0.89 to 0.91)" in made["gpu-compare"] and "| Hugging Face, eager | out of memory | | |" in made["gpu-compare"]
     assert "(and 3.0 GiB of the host's)" in made["speed"] and "0.90 for small" in made["speed"]

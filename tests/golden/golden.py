@@ -16,10 +16,12 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from cases import CASES, in_words  # noqa: E402
 from support.chat_model import write_tokenizer  # noqa: E402
 from support.lockstep import Result, train, write_config  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
+WIDE = ["model.hidden_size=64", "model.intermediate_size=96"]
 
 # Libraries pick their loops by CPU: here each kind names those of ours, of ATen and of oneDNN, and MKL takes the ones that every CPU has.
 KINDS = {
@@ -27,44 +29,6 @@ KINDS = {
     "avx2": {"needs": {"avx2", "fma", "f16c"}, "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
     "avx512": {"needs": {"avx512f", "avx512bw", "avx512vl", "avx512dq"}, "ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
 }
-
-LORA = ("lora.enabled=true", "lora.target_modules=all-linear", "lora.r=4")
-WIDE = ("model.hidden_size=64", "model.intermediate_size=96")  # matrices large enough for codes of 8 bits and blocks of 64
-
-CASES = {
-    "untied": (),
-    "tied": ("model.tie_embeddings=true",),
-    "qkv-bias": ("model.qkv_bias=true",),
-    "head-norms": ("model.qk_norm=true",),
-    "bf16": ("--dtype", "bf16"),
-    "bf16-states": ("--dtype", "bf16", "trainer.optimizer_states=bf16"),
-    "f16": ("--dtype", "f16"),
-    "accumulation": ("trainer.batch_size=3",),
-    "accumulation-bf16": ("trainer.batch_size=1", "--dtype", "bf16"),
-    "three-ranks": ("--ranks", "3"),
-    "three-ranks-bf16": ("--ranks", "3", "--dtype", "bf16"),
-    "clipped": ("trainer.max_grad_norm=0.05",),
-    "recompute-norms": ("--recompute", "norms"),
-    "recompute-qkv": ("--recompute", "qkv"),
-    "recompute-blocks": ("--recompute", "blocks"),
-    "window": ("model.sliding_window=5",),
-    "adamw-8bit": ("--optimizer", "adamw_8bit", *WIDE),
-    "sgd": ("--optimizer", "sgd", "trainer.learning_rate=0.3"),
-    "lion": ("--optimizer", "lion", "trainer.learning_rate=0.0003"),
-    "adafactor": ("--optimizer", "adafactor"),
-    "muon": ("--optimizer", "muon"),
-    "muon-bf16": ("--optimizer", "muon", "--dtype", "bf16", "trainer.optimizer_states=bf16"),
-    "lora": LORA,
-    "lora-bf16": (*LORA, "--dtype", "bf16"),
-    "lora-dropout": (*LORA, "--lora-dropout", "0.2"),
-    "lora-dropout-three-ranks": (*LORA, "--lora-dropout", "0.2", "--ranks", "3"),
-    "dora": (*LORA, "lora.dora=true"),
-    "nf4": (*LORA, *WIDE, "--load-in-4bit", "--dtype", "bf16"),
-    "int8": (*LORA, *WIDE, "--load-in-8bit", "--dtype", "bf16"),
-    "packed": ("RECORDS", "--packing"),
-    "packed-lora-two-ranks": ("RECORDS", "--packing", "--ranks", "2", *LORA),
-}
-
 
 def has(kind: str) -> bool:
     flags = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
@@ -96,10 +60,7 @@ def fingerprint(result: Result) -> dict[str, str]:
 
 def run(kind: str, case: str, folder: pathlib.Path) -> dict:
     env = {"LOCKSTEP_CPU_KERNELS": kind, "MKL_CBWR": "COMPATIBLE", **{key: value for key, value in KINDS[kind].items() if key != "needs"}}
-    arguments = list(CASES[case])
-    if "RECORDS" in arguments:
-        at = arguments.index("RECORDS")
-        arguments[at:at + 1] = write_records(folder)
+    arguments = in_words(case, RECORDS=lambda: write_records(folder), WIDE=lambda: WIDE)
     if "--ranks" not in arguments:
         arguments += ["--ranks", "1"]
     result = train(folder, "run", write_config(folder), "--threads", "1", *arguments, env=env)

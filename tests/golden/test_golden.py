@@ -3,7 +3,8 @@ import json
 
 import pytest
 
-from golden import CASES, HERE, KINDS, has, run
+from cases import CASES, ON_A_GPU_ALONE
+from golden import HERE, KINDS, has, run
 
 # What every kind trains; the others are of the kind that every x86 machine of the last ten years has.
 EVERYWHERE = {"untied", "bf16", "lora-dropout", "nf4", "adamw-8bit", "muon", "packed"}
@@ -24,3 +25,7 @@ def test_not_a_bit_has_changed(tmp_path, kind, case):
 def test_the_files_hold_every_case_and_no_other():
     for kind in KINDS:
         assert json.loads((HERE / f"{kind}.json").read_text()).keys() == CASES.keys(), kind
+    of_gpus = list(HERE.glob("gpu-*.json"))  # made and compared by tests/gpu/unchanged.py
+    assert of_gpus
+    for path in of_gpus:
+        assert json.loads(path.read_text()).keys() == CASES.keys() | ON_A_GPU_ALONE.keys(), path

@@ -4,6 +4,7 @@
     python3 tests/gpu/run.py                      everything; `make test-gpu` builds first
     python3 tests/gpu/run.py --budget 300         what fits into five minutes; called again, it goes on where it stopped
     python3 tests/gpu/run.py --only 'resume*'     cases by name, whether or not they were run before
+    python3 tests/gpu/run.py --make-golden tests/golden      this GPU's numbers, which the case `golden` compares with
     python3 tests/gpu/run.py --list
 
 Needs build/bin, build/lib and a python3 with torch; no compiler, no pytest, no network. Results are appended to a JSON file after each
@@ -20,7 +21,9 @@ import time
 import equality
 import finetuning
 import lost_ranks
+import machines
 import programs
+import unchanged
 import watch
 from suite import ROOT, Case, Problem, Skip, Suite, query
 
@@ -31,7 +34,7 @@ LAST = ["nccl-four-ranks", "parallel_tests-four-ranks"]
 
 
 def all_cases() -> list[Case]:
-    cases = {case.name: case for module in (programs, equality, finetuning, lost_ranks, watch) for case in module.CASES}
+    cases = {case.name: case for module in (programs, equality, finetuning, lost_ranks, machines, watch, unchanged) for case in module.CASES}
     middle = [name for name in cases if name not in FIRST and name not in LAST]
     return [cases[name] for name in FIRST + middle + LAST]
 
@@ -96,7 +99,7 @@ def conclude(results: Results, chosen: list[Case]) -> int:
     for name in skipped:
         print(f"skipped: {name}: {cases[name]['note']}")
     for test in inside:
-        print(f"skipped in {test}: {programs.FOR_A_CPU.get(test.split(': ')[1], 'not for this device')}")
+        print(f"skipped in {test}: {programs.reason_to_skip(test.split(': ')[1]) or 'not for this device'}")
     if left:
         print(f"not run yet: {', '.join(left)}")
     print(f"{len(by_state('passed'))} passed, {len(failed)} failed, {len(skipped)} skipped and {len(inside)} tests within, {len(left)} left"
@@ -112,6 +115,8 @@ def main() -> int:
     arguments.add_argument("--results", type=pathlib.Path, help="BUILD/gpu-suite.json if left out")
     arguments.add_argument("--log", type=pathlib.Path, help="beside the results if left out")
     arguments.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu tries the suite itself; it says nothing of a GPU")
+    arguments.add_argument("--make-golden", type=pathlib.Path, metavar="FOLDER", help="write this GPU's golden numbers there, and nothing else")
+    arguments.add_argument("--golden", type=pathlib.Path, metavar="FOLDER", help="compare with golden numbers there; tests/golden if left out")
     arguments.add_argument("--list", action="store_true", help="cases in the order they are run, with about how many seconds each takes")
     options = arguments.parse_args()
     start = time.monotonic()
@@ -127,6 +132,10 @@ def main() -> int:
     build = (ROOT / options.build).resolve()
     path = options.results or build / "gpu-suite.json"
     suite = Suite(build, build / "gpu-suite", options.device, options.log or path.with_suffix(".log"))
+    suite.golden = options.golden or suite.golden
+    if options.make_golden:
+        unchanged.make(suite, options.make_golden)
+        return 0
     about = about_this(suite)
     results = Results(path, about)
     print(f"{about['version']} on {about['device']}; results in {path}, log in {suite.log_path}", flush=True)

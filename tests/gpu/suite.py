@@ -101,6 +101,7 @@ class Suite:
     def __init__(self, build: pathlib.Path, folder: pathlib.Path, device: str, log: pathlib.Path):
         self.build, self.folder, self.device = build, folder, device
         self.log_path = log
+        self.golden = ROOT / "tests" / "golden"
         self.deadline = math.inf
         self.skipped: list[str] = []  # tests within the case at hand
         folder.mkdir(parents=True, exist_ok=True)
