@@ -1,12 +1,10 @@
-# The CPU loops of src/rank/kernels, compiled once per instruction set; tables.cpp picks at run time. They are free of LibTorch.
+# The CPU loops, src/rank/kernels/cpu, compiled once per instruction set; tables.cpp picks at run time. They are free of LibTorch.
 set(kernels_dir "${CMAKE_SOURCE_DIR}/src/rank/kernels")
 get_target_property(kernel_sources lockstep_kernels SOURCES)
-set(kernel_loops ${kernel_sources})
-list(FILTER kernel_loops EXCLUDE REGEX "/(broken_tiles|fp8|graph|kernels|matmul_cache|parallel|plugin|quantize|rotary_table|tables|[a-z]+_face)\\.cpp$")
-list(REMOVE_ITEM kernel_sources ${kernel_loops})
+file(GLOB kernel_loops CONFIGURE_DEPENDS "${kernels_dir}/cpu/*.cpp")
 if(NOT LOCKSTEP_CUDA)
   list(REMOVE_ITEM kernel_sources "${kernels_dir}/plugin.cpp")
-  list(APPEND kernel_sources "${kernels_dir}/no_cuda.cpp")
+  list(APPEND kernel_sources "${kernels_dir}/stub/no_cuda.cpp")
 endif()
 
 set(isa_plain "")
@@ -19,7 +17,7 @@ foreach(isa plain avx2 avx512)
   # No trapping or errno: nothing here reads them, and both keep loops scalar. Sums are reordered only where a pragma says so.
   target_compile_options(kernel_loops_${isa} PRIVATE -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math -fvisibility=hidden ${isa_${isa}})
   # A fused multiply-add would round once where bitsandbytes rounds twice.
-  set_source_files_properties("${kernels_dir}/nf4.cpp" TARGET_DIRECTORY kernel_loops_${isa} PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+  set_source_files_properties("${kernels_dir}/cpu/nf4.cpp" TARGET_DIRECTORY kernel_loops_${isa} PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
   list(APPEND kernel_sources $<TARGET_OBJECTS:kernel_loops_${isa}>)
 endforeach()
 set_property(TARGET lockstep_kernels PROPERTY SOURCES ${kernel_sources})

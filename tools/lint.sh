@@ -10,7 +10,7 @@ if [ "${1:-}" = --changed ]; then
   mapfile -t files < <({ git diff --name-only HEAD; git ls-files --others --exclude-standard; } | grep -E '^src/.*\.cpp$' | sort -u || true)
 else
   # Left out: the plug-in, and the one file over OpenMP, whose headers clang does not bring.
-  mapfile -t files < <(git ls-files 'src/*.cpp' | grep -vE '/(plugin_[a-z_]*|parallel)\.cpp$')
+  mapfile -t files < <(git ls-files 'src/*.cpp' | grep -vE '/(plugin/[a-z_]*|parallel)\.cpp$')
 fi
 existing=()
 for file in "${files[@]}"; do [ -f "$file" ] && existing+=("$file"); done

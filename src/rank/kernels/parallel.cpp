@@ -1,7 +1,7 @@
 // Threads for the CPU loops: LibTorch's own pool, so that matmuls and loops never compete.
 #include <ATen/Parallel.h>
 
-#include "rank/kernels/cpu.h"
+#include "rank/kernels/cpu/cpu.h"
 
 namespace lockstep::kernels {
 

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "rank/kernels/kernels.h"
-#include "rank/kernels/update.h"
+#include "rank/kernels/rules/update.h"
 #include "rank/optim/adamw_8bit.h"
 #include "support/reference/test_device.h"
 

@@ -1,6 +1,6 @@
 // Updates of flat buffers against their rules in f64, and against one number at a time: the same bits on every device. Stochastic rounding
 // favours no side.
-#include "rank/kernels/update.h"
+#include "rank/kernels/rules/update.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>

@@ -1,8 +1,0 @@
-// Updates that were made elsewhere, taken off the weights on CUDA.
-#include "rank/kernels/update.cuh"
-
-namespace lockstep::kernels::cuda {
-
-void update_apply(const Update& a, Stream stream) { update_by<Rule::apply>(a, stream); }
-
-}  // namespace lockstep::kernels::cuda

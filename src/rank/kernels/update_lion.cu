@@ -1,8 +1,0 @@
-// Lion on CUDA.
-#include "rank/kernels/update.cuh"
-
-namespace lockstep::kernels::cuda {
-
-void update_lion(const Update& a, Stream stream) { update_by<Rule::lion>(a, stream); }
-
-}  // namespace lockstep::kernels::cuda

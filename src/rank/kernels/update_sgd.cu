@@ -1,8 +1,0 @@
-// SGD with momentum on CUDA.
-#include "rank/kernels/update.cuh"
-
-namespace lockstep::kernels::cuda {
-
-void update_sgd(const Update& a, Stream stream) { update_by<Rule::sgd>(a, stream); }
-
-}  // namespace lockstep::kernels::cuda
