@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
   const auto token_count = at::full({}, count, at::kDouble).to(device);
 
   const double ours = median_seconds(steps, device, [&] { decoder.forward_backward(tokens, targets, optimizer->scale()); });
-  const double flops = layout::flops_per_token(config, time) * count;
+  const double flops = layout::flops_per_token(config, {}, time).total() * count;
   std::printf("%s, %.1fM parameters, %s, batch %lld x %lld\n", arg["--model"].c_str(), parameters * 1e-6, arg["--dtype"].c_str(),
               (long long)batch, (long long)time);
   std::printf("forward+backward %9.0f tokens/s  %8.2f ms  %8.1f GFLOP/s\n", count / ours, ours * 1e3, flops / ours * 1e-9);

@@ -18,7 +18,6 @@ ROOMS = ("src", "tests", "tools", "cmake", "bench")
 
 # path -> (lines, why)
 LONG_FILES = {
-    "src/rank/kernels/cuda/hopper/swiglu_matmul.cu": (409, "one kernel, two passes over the same pipeline"),
 }
 # path::function -> (lines, why)
 LONG_FUNCTIONS = {
@@ -27,7 +26,6 @@ LONG_FUNCTIONS = {
     "src/config/options_model.cpp::model_options": (169, "a table of data"),
     "src/config/options_run.cpp::parallel_options": (93, "a table of data"),
     "src/config/options_trainer.cpp::rhythm": (120, "a table of data"),
-    "src/rank/kernels/cuda/rope.cu::backward": (88, "one kernel: what it keeps in registers is shared by all of it"),
     "src/rank/train/build_run.cpp::build_run": (95, "the run, in the order things are made"),
     "src/text/native/src/jinja/machine.rs::eval_kind": (97, "one match, an arm a kind of expression"),
     "src/text/native/src/jinja/methods.rs::text_method": (97, "one match, an arm a method"),

@@ -21,7 +21,6 @@
 #include "rank/model/linear.h"
 #include "rank/model/model.h"
 #include "rank/model/quantized.h"
-#include "rank/optim/adamw_8bit.h"
 #include "rank/train/device_memory.h"
 
 namespace lockstep::bench {
@@ -182,12 +181,12 @@ class KernelBench {
     const auto codes = at::randint(256, {count}, options_.dtype(at::kByte)),
                other_codes = at::randint(256, {count}, options_.dtype(at::kByte));
     const auto scale = at::ones({count / kernels::kQuantBlock}, f32()), other_scale = at::ones({count / kernels::kQuantBlock}, f32());
-    const kernels::QuantState first{codes, scale, optim::dynamic_map(true).to(device_)};
-    const kernels::QuantState second{other_codes, other_scale, optim::dynamic_map(false).to(device_)};
+    const kernels::QuantState first{codes, scale, kernels::dynamic_map(true, device_)};
+    const kernels::QuantState second{other_codes, other_scale, kernels::dynamic_map(false, device_)};
     moves("adamw 8-bit moments", master,
           bytes_of({gradient, gradient, master, master, codes, codes, other_codes, other_codes}) + (own_weights ? bytes_of({weights}) : 0),
           [&] { kernels::adamw_8bit({gradient, master, own_weights ? weights : master, {}, {}}, first, second, control, adamw); });
-    moves("sum_of_squares", gradient, bytes_of({gradient}), [&] { kernels::sum_of_squares({gradient}); });
+    moves("sum_of_squares", gradient, bytes_of({gradient}), [&] { kernels::sum_of_squares({&gradient, 1}); });
   }
 
   // The largest matrix of a block, as a step with frozen weights in few bits makes it whole.

@@ -56,7 +56,7 @@ QuantizedMatrix::QuantizedMatrix(const LeafSpec& leaf, const UnitStorage& storag
                                   .scales = at::zeros({blocks}, nested ? bytes : numbers)};
     if (nested) {
       held.outer = at::zeros({ceil_div(blocks, kernels::kScaleBlock)}, numbers);
-      held.map = kernels::dynamic_map(storage.device);
+      held.map = kernels::dynamic_map(true, storage.device);
     }
     pieces_.push_back(std::move(held));
   }

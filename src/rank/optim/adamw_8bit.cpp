@@ -1,12 +1,7 @@
 // Which parameters have 8-bit moments, where their blocks lie, and the call for each stretch of them.
 #include "rank/optim/adamw_8bit.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/linspace.h>
-#include <ATen/ops/tensor.h>
-
-#include <cmath>
+#include <ATen/ops/zeros.h>
 
 #include "base/ceil_div.h"
 
@@ -20,22 +15,10 @@ std::int64_t blocks_of(std::int64_t count) { return base::ceil_div(count, kernel
 
 }  // namespace
 
-at::Tensor dynamic_map(bool with_sign) {
-  std::vector<at::Tensor> values = {at::tensor({0.0f, 1.0f})};
-  for (int decade = 0; decade < 7; ++decade) {
-    const std::int64_t intervals = std::int64_t(1) << (with_sign ? decade : decade + 1);
-    const at::Tensor edges = at::linspace(0.1, 1, intervals + 1, at::kFloat);
-    const at::Tensor middles = (edges.narrow(0, 0, intervals) + edges.narrow(0, 1, intervals)) / 2.0;
-    values.push_back(middles * std::pow(10.0, decade - 6));
-    if (with_sign) values.push_back(-values.back());
-  }
-  return std::get<0>(at::cat(values).sort());
-}
-
 AdamW8bit::AdamW8bit(std::vector<model::Unit*> all, const Settings& settings) : Optimizer(std::move(all), settings) {
   const auto device = units().front()->weights().device();
-  first_map_ = dynamic_map(true).to(device);
-  second_map_ = dynamic_map(false).to(device);
+  first_map_ = kernels::dynamic_map(true, device);
+  second_map_ = kernels::dynamic_map(false, device);
   for (const auto* unit : units()) states_.push_back(state_for(*unit));
 }
 

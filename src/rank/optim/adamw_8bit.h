@@ -7,9 +7,6 @@
 
 namespace lockstep::optim {
 
-// The 256 values of a code, ascending: decades from 1e-6 to 1, each with twice the values of the one below it, 0 and 1.
-at::Tensor dynamic_map(bool with_sign);
-
 // Blocks begin with a parameter, not with a buffer, so states mean the same as bitsandbytes'. Parameters of fewer than 4096 numbers
 // keep f32 moments, as there. Weights are f32 masters or, without those, bf16 rounded stochastically.
 class AdamW8bit : public Optimizer {

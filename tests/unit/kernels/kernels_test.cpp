@@ -238,15 +238,17 @@ TEST(RandomNormal, TheSameBitsOnEveryDevice) {
   EXPECT_EQ(hash, 6062753108488994732ull) << "hash of 65536 numbers";
 }
 
+at::Tensor squares(const std::vector<at::Tensor>& parts) { return sum_of_squares(parts); }
+
 TEST(SumOfSquares, AnySizeAndType) {
   for (const std::int64_t count : {1, 3, 255, 512, 4097, 1 << 20})
     for (const auto type : kTypes) {
       const auto a = random({count}, 1, type), b = random({count + 5}, 2, type);
       const auto expected = a.to(at::kDouble).pow(2).sum() + b.to(at::kDouble).pow(2).sum();
-      const auto sum = sum_of_squares({a, b});
+      const auto sum = squares({a, b});
       EXPECT_EQ(sum.scalar_type(), at::kDouble);
       EXPECT_NEAR(sum.item<double>(), expected.item<double>(), 1e-6 * expected.item<double>()) << count << " of " << type;
-      EXPECT_EQ(sum_of_squares({a, b}).item<double>(), sum.item<double>()) << "the same every time";
+      EXPECT_EQ(squares({a, b}).item<double>(), sum.item<double>()) << "the same every time";
     }
 }
 
@@ -255,9 +257,9 @@ TEST(SumOfSquares, CutsAtBlocksChangeNoBit) {
   constexpr std::int64_t block = 1 << 15;
   for (const auto type : kTypes) {
     const auto whole = random({5 * block + 77}, 3, type);
-    const double sum = sum_of_squares({whole}).item<double>();
-    EXPECT_EQ(sum_of_squares({whole.narrow(0, 0, 2 * block), whole.narrow(0, 2 * block, 3 * block + 77)}).item<double>(), sum);
-    EXPECT_EQ(sum_of_squares({whole.narrow(0, 0, 4 * block), whole.narrow(0, 4 * block, block + 77)}).item<double>(), sum);
+    const double sum = squares({whole}).item<double>();
+    EXPECT_EQ(squares({whole.narrow(0, 0, 2 * block), whole.narrow(0, 2 * block, 3 * block + 77)}).item<double>(), sum);
+    EXPECT_EQ(squares({whole.narrow(0, 0, 4 * block), whole.narrow(0, 4 * block, block + 77)}).item<double>(), sum);
   }
 }
 

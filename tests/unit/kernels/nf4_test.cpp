@@ -191,7 +191,7 @@ Nested nested_scales(std::int64_t blocks, double offset) {
   Nested out{{.codes = at::arange(blocks * 32, bytes),
               .scales = at::full({blocks}, 0xEE, bytes),
               .outer = at::full({blocks_of(blocks, 256)}, -1, f32),
-              .map = dynamic_map(device),
+              .map = dynamic_map(true, device),
               .offset = double(float(offset))},
              exact};
   quantize_scales(exact, out.blocks);
@@ -269,7 +269,7 @@ TEST(Nf4, EveryDeviceGivesTheSameBits) {
           QuantizedBlocks out{.codes = host.codes.to(device),
                               .scales = at::zeros({blocks}, options.dtype(at::kByte)),
                               .outer = at::zeros({blocks_of(blocks, 256)}, options),
-                              .map = dynamic_map(device),
+                              .map = dynamic_map(true, device),
                               .offset = host.scales.mean().item<float>()};
           quantize_scales(host.scales.to(device), out);
           return out;

@@ -10,7 +10,6 @@
 
 #include "rank/kernels/kernels.h"
 #include "rank/kernels/rules/update.h"
-#include "rank/optim/adamw_8bit.h"
 #include "support/reference/test_device.h"
 
 namespace lockstep::kernels {
@@ -38,7 +37,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
 struct Moment {
   at::Tensor codes, scale, map;  // on the host
   std::vector<float> values;
-  Moment(std::int64_t count, bool with_sign, int seed) : map(optim::dynamic_map(with_sign)), values(count) {
+  Moment(std::int64_t count, bool with_sign, int seed) : map(dynamic_map(with_sign, at::kCPU)), values(count) {
     codes = at::randint(0, 256, {count}, test::generator(seed), at::kByte);
     scale = random((count + 255) / 256, seed + 1).abs();
     for (std::int64_t i = 0; i < count; ++i)
@@ -110,8 +109,8 @@ TEST(AdamW8bit, IsTheBitsOfAPlainLoop) {
 
 TEST(AdamW8bit, SkipsAndKeepsZeros) {
   const auto zeros = [](at::ScalarType type) { return at::zeros({512}, at::TensorOptions().dtype(type).device(test::device())); };
-  const QuantState m{zeros(at::kByte), zeros(at::kFloat).narrow(0, 0, 2), optim::dynamic_map(true).to(test::device())},
-      v{zeros(at::kByte), zeros(at::kFloat).narrow(0, 0, 2), optim::dynamic_map(false).to(test::device())};
+  const QuantState m{zeros(at::kByte), zeros(at::kFloat).narrow(0, 0, 2), dynamic_map(true, test::device())},
+      v{zeros(at::kByte), zeros(at::kFloat).narrow(0, 0, 2), dynamic_map(false, test::device())};
   const auto gradient = zeros(at::kFloat), weights = zeros(at::kFloat);
   const UpdateSettings settings{.rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1};
   adamw_8bit({gradient, weights, weights, {}, {}}, m, v, on_device({.factor = 1, .updates = 1}), settings);

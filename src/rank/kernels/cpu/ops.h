@@ -9,27 +9,7 @@ inline constexpr int kCpuPartialRows = 16;
 
 namespace LOCKSTEP_ISA {
 
-void rms_norm_forward(const RmsNormForward&, Stream);
-void rms_norm_apply(const RmsNormApply&, Stream);
-void rms_norm_backward(const RmsNormBackward&, Stream);
-void rope_forward(const RopeForward&, Stream);
-void rope_backward(const RopeBackward&, Stream);
-void swiglu_forward(const SwigluForward&, Stream);
-void swiglu_backward(const SwigluBackward&, Stream);
-void bias_backward(const BiasBackward&, Stream);
-void embedding_forward(const EmbeddingForward&, Stream);
-void embedding_backward(const EmbeddingBackward&, Stream);
-void cross_entropy(const CrossEntropy&, Stream);
-void dropout(const Dropout&, Stream);
-void random_normal(const RandomNormal&, Stream);
-void sum_of_squares(const SumOfSquares&, Stream);
-void finish_gradients(const FinishGradients&, Stream);
-void update(const Update&, Stream);
-void adamw_8bit(const AdamW8bit&, Stream);
-void nesterov(const Nesterov&, Stream);
-void quantize_blocks(const QuantizeBlocks&, Stream);
-void quantize_scales(const QuantizeScales&, Stream);
-void dequantize(const Dequantize&, Stream);
+LOCKSTEP_OPS(LOCKSTEP_DECLARE_OP)
 const Table& table();
 
 namespace {

@@ -11,6 +11,7 @@
 #include <string>
 #include <type_traits>
 
+#include "base/ceil_div.h"
 #include "rank/kernels/table.h"
 
 namespace lockstep::kernels::cuda {
@@ -126,7 +127,7 @@ inline void launched(const char* what) {
 }
 
 inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream); }
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+using base::ceil_div;
 inline int processors() {
   int device = 0, count = 1;
   cudaGetDevice(&device);
@@ -147,27 +148,7 @@ void by_type(Type type, F body) {
 // dweight[i] += sum of partials[0..rows)[i]: the second half of every column sum. Rows are `stride` floats apart.
 void add_partials(const float* partials, int rows, std::int64_t stride, std::int64_t width, void* target, Type type, cudaStream_t stream);
 
-void rms_norm_forward(const RmsNormForward&, Stream);
-void rms_norm_apply(const RmsNormApply&, Stream);
-void rms_norm_backward(const RmsNormBackward&, Stream);
-void rope_forward(const RopeForward&, Stream);
-void rope_backward(const RopeBackward&, Stream);
-void swiglu_forward(const SwigluForward&, Stream);
-void swiglu_backward(const SwigluBackward&, Stream);
-void bias_backward(const BiasBackward&, Stream);
-void embedding_forward(const EmbeddingForward&, Stream);
-void embedding_backward(const EmbeddingBackward&, Stream);
-void cross_entropy(const CrossEntropy&, Stream);
-void dropout(const Dropout&, Stream);
-void random_normal(const RandomNormal&, Stream);
-void sum_of_squares(const SumOfSquares&, Stream);
-void finish_gradients(const FinishGradients&, Stream);
-void update(const Update&, Stream);
-void adamw_8bit(const AdamW8bit&, Stream);
-void nesterov(const Nesterov&, Stream);
-void quantize_blocks(const QuantizeBlocks&, Stream);
-void quantize_scales(const QuantizeScales&, Stream);
-void dequantize(const Dequantize&, Stream);
+LOCKSTEP_OPS(LOCKSTEP_DECLARE_OP)
 bool matmul(const Matmul&, Stream);
 void gate_up_swiglu(const GateUpSwiglu&, Stream);
 void down_backward_swiglu(const DownBackwardSwiglu&, Stream);

@@ -139,6 +139,13 @@ __device__ __forceinline__ void gather(const T* data, std::int64_t head_stride, 
   }
 }
 
+// A pair's gradient before the rotation.
+__device__ __forceinline__ void turn_back(float& x, float& y, float cosine, float sine) {
+  const float turned = x * cosine + y * sine;
+  y = y * cosine - x * sine;
+  x = turned;
+}
+
 // Without norms. A head of keys or values sums the gradients of its kv_repeat query heads.
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads, kResident) backward_by_vectors(RopeBackward a, Heads heads) {
@@ -184,15 +191,21 @@ __global__ void __launch_bounds__(kThreads, kResident) backward_by_vectors(RopeB
     }
     if (head < rotated) {
 #pragma unroll
-      for (int j = 0; j < V; ++j) {
-        const float turned = p[j] * c[j] + q[j] * s[j];
-        q[j] = q[j] * c[j] - p[j] * s[j];
-        p[j] = turned;
-      }
+      for (int j = 0; j < V; ++j) turn_back(p[j], q[j], c[j], s[j]);
     }
     auto* out = static_cast<T*>(a.dqkv) + (std::int64_t(place.row) * all + head) * a.head_dim + place.lane * V;
     write<T, V>(out, p);
     write<T, V>(out + half, q);
+  }
+}
+
+// The weight gradients of a block: its groups' slots in their order.
+__device__ __forceinline__ void sum_slots(const float* slots, int groups, int width, float* to) {
+  __syncthreads();
+  for (int i = threadIdx.x; i < width; i += kThreads) {
+    float sum = 0;
+    for (int g = 0; g < groups; ++g) sum += slots[g * width + i];
+    to[i] = sum;
   }
 }
 
@@ -243,12 +256,7 @@ __global__ void backward(RopeBackward a, int lanes) {
         gather<T, V>(data + half + i, from.head_stride, count, y);
         if (!is_v) {
 #pragma unroll
-          for (int j = 0; j < V; ++j) {
-            const float c = cosine[i + j], s = sine[i + j];
-            const float turned = x[j] * c + y[j] * s;
-            y[j] = y[j] * c - x[j] * s;
-            x[j] = turned;
-          }
+          for (int j = 0; j < V; ++j) turn_back(x[j], y[j], cosine[i + j], sine[i + j]);
           if (NORM) {
             float p[V], q[V], w[V], u[V];
             read<T, V>(raw + i, p);
@@ -277,14 +285,7 @@ __global__ void backward(RopeBackward a, int lanes) {
       }
     }
   }
-  if (NORM) {
-    __syncthreads();
-    for (int i = threadIdx.x; i < 2 * dim; i += kThreads) {
-      float sum = 0;
-      for (int g = 0; g < groups; ++g) sum += slots[g * 2 * dim + i];
-      a.partials[std::int64_t(blockIdx.x) * 2 * dim + i] = sum;
-    }
-  }
+  if (NORM) sum_slots(slots, groups, 2 * dim, a.partials + std::int64_t(blockIdx.x) * 2 * dim);
 }
 
 // Vectors where a head divides into them evenly; otherwise a warp a head, one pair a lane.

@@ -3,6 +3,7 @@
 #include <ATen/ops/scalar_tensor.h>
 
 #include <numeric>
+#include <span>
 
 #include "base/ceil_div.h"
 #include "rank/kernels/face/face.h"
@@ -50,7 +51,13 @@ at::Tensor in_order(const at::Tensor& partials) {
 
 }  // namespace
 
-at::Tensor sum_of_squares(at::TensorList flats) {
+void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::int64_t first) {
+  expect(out.scalar_type() == at::kFloat && out.is_contiguous(), "random numbers are written as dense f32");
+  table_of(out).random_normal({.out = out.data_ptr<float>(), .key = key, .first = first, .count = out.numel(), .std = float(std)},
+                              stream_of(out));
+}
+
+at::Tensor sum_of_squares(std::span<const at::Tensor> flats) {
   expect(!flats.empty(), "a sum needs a buffer");
   std::int64_t blocks = 0;
   for (const at::Tensor& flat : flats) blocks += square_blocks(flat.numel());

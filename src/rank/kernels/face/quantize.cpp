@@ -1,8 +1,13 @@
-// Blockwise quantisation as tensors see it.
+// Blockwise quantization as tensors see it.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/ceil_div.h"
 #include "rank/kernels/face/face.h"
@@ -25,29 +30,17 @@ at::Tensor nf4_levels() {
   return levels;
 }
 
-at::Tensor dynamic_map(const at::Device& device) {
-  at::Tensor map = at::empty({256}, at::kFloat);
-  float* value = map.mutable_data_ptr<float>();
-  std::int64_t next = 0;
-  value[next++] = 0;
-  value[next++] = 1;
+at::Tensor dynamic_map(bool with_sign, const at::Device& device) {
+  std::vector<at::Tensor> values = {at::tensor({0.0f, 1.0f})};
   // Seven decades below 1, each cut into twice as many equal parts as the one below it; a part is represented by its middle.
   for (int decade = 0; decade < 7; ++decade) {
-    const int parts = 1 << decade;
-    const float step = (1.0f - 0.1f) / static_cast<float>(parts);
-    const auto edge = [&](int i) {  // counted from the nearer end, as torch.linspace does
-      return i < (parts + 1) / 2 ? std::fma(step, static_cast<float>(i), 0.1f) : std::fma(-step, static_cast<float>(parts - i), 1.0f);
-    };
-    const auto power = static_cast<float>(std::pow(10.0, decade - 6));
-    for (int i = 0; i < parts; ++i) {
-      const float middle = (edge(i) + edge(i + 1)) / 2 * power;
-      value[next++] = middle;
-      value[next++] = -middle;
-    }
+    const std::int64_t parts = std::int64_t{1} << (with_sign ? decade : decade + 1);
+    const at::Tensor edges = at::linspace(0.1, 1, parts + 1, at::kFloat);
+    const at::Tensor middles = (edges.narrow(0, 0, parts) + edges.narrow(0, 1, parts)) / 2.0;
+    values.push_back(middles * std::pow(10.0, decade - 6));
+    if (with_sign) values.push_back(-values.back());
   }
-  base::check(next == 256, "a map has 256 values");
-  std::sort(value, value + 256);
-  return map.to(device);
+  return std::get<0>(at::cat(values).sort()).to(device);
 }
 
 std::int64_t code_bytes(Codes kind, std::int64_t count) { return kind == Codes::nf4 ? (count + 1) / 2 : count; }
