@@ -1,44 +1,15 @@
 #!/usr/bin/env python3
-"""Checks who includes whom: rooms may only look towards base, and the two programs never see each other."""
+"""Checks who includes whom by the table src/rooms.txt: rooms look towards base, and the two programs never see each other."""
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# room -> rooms it may include, beside itself and base
-MAY = {
-    "base": set(),
-    "config/run_config.h": set(),  # settings as plain structs: all that layout sees of them
-    "layout": {"config/run_config.h"},
-    "config": {"layout"},
-    "record": set(),
-    "text": set(),
-    "records": {"config", "text"},
-    "front/launch": {"config", "record"},
-    "front/check": {"config", "record", "front/launch"},
-    "front/serve": {"config", "record"},
-    "front/plan": {"config"},
-    "front/tokenize": {"text"},
-    # A run as an object with events: it may not see whatever shows it.
-    "front/job": {"config", "record", "records", "front/launch"},
-    "front/show": {"config", "record", "records", "text", "front/launch", "front/job", "front/plan"},
-    "front/app": {"config", "record", "text", "records", "front/launch", "front/check", "front/serve", "front/plan", "front/tokenize",
-                  "front/job", "front/show"},
-    "rank/comm": {"config", "record"},
-    "rank/kernels": {"config"},
-    "rank/data": {"config", "text", "records"},
-    "rank/model": {"config", "rank/kernels"},
-    "rank/task": {"config", "text", "rank/data", "rank/model", "rank/kernels"},
-    "rank/optim": {"config", "rank/comm", "rank/kernels", "rank/model"},
-    "rank/parallel": {"config", "record", "rank/comm", "rank/kernels", "rank/model"},
-    "rank/checkpoint": {"record"},
-    "rank/hub": {"config", "rank/kernels", "rank/model", "rank/checkpoint"},
-    "rank/train": {"config", "record", "text", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/task", "rank/optim", "rank/parallel",
-                   "rank/checkpoint", "rank/hub"},
-    "rank/verbs": {"config", "record", "text", "rank/comm", "rank/model", "rank/task", "rank/parallel", "rank/checkpoint", "rank/hub", "rank/train"},
-    "rank/bench": {"config", "record", "rank/comm", "rank/kernels", "rank/data", "rank/model", "rank/optim", "rank/parallel", "rank/train", "rank/verbs"},
-    "rank/app": {"config", "record", "rank/comm", "rank/kernels", "rank/train", "rank/verbs", "rank/bench"},
-}
+TABLE = "src/rooms.txt"
+SOURCES = {".h", ".cpp", ".cu", ".cuh"}
+# Of no room: what every room is compiled with.
+EVERYWHERE = {"pch_plain.h", "pch_rank.h"}
+INCLUDE = re.compile(r'\s*#\s*include\s+([<"][^>"]+[>"])')
 # LibTorch is for the rank program alone; its distributed headers are slow to compile and stay in comm's .cpp files.
 TORCH = re.compile(r"<(ATen|c10|torch|caffe2)/")
 # Text becomes a tree of JSON in one place, which knows how deep it may be.
@@ -48,48 +19,85 @@ SILENT = ("front/job", "front/launch")
 PRINTS = re.compile(r"\b(?:std::f?put[sc]|std::f?printf|std::fwrite|fmt::print|std::cout|std::cerr|isatty|sigaction|pthread_sigmask|base::log_\w+)\b")
 
 
-def room_of(path: str) -> str | None:
-    return next((room for room in sorted(MAY, key=len, reverse=True) if path == room or path.startswith(room + "/")), None)
+def read_table(text: str) -> tuple[dict[str, list[str]], list[str]]:
+    """The table, room -> rooms it may include, and what is wrong with it."""
+    may, mistakes = {}, []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        room, colon, names = line.partition(":")
+        if not colon or room in may:
+            mistakes.append(f"{TABLE}:{number}: a line is 'room: rooms it may include', once for each room")
+        for name in names.split():
+            if name not in may:
+                mistakes.append(f"{TABLE}:{number}: {room} may only name rooms above it, {name} is none")
+            elif {room.partition("/")[0], name.partition("/")[0]} == {"front", "rank"}:
+                mistakes.append(f"{TABLE}:{number}: front and rank are two programs, {room} cannot include {name}")
+        may[room] = names.split()
+    return may, mistakes
 
 
-def may_include(room: str, other: str) -> bool:
-    # Whoever may see the settings' readers may see the settings, and what a model is made of.
-    through_config = {"config/run_config.h", "layout"} if "config" in MAY[room] | {room} else set()
-    return other in {room, "base"} | MAY[room] | through_config
+def room_of(path: str, rooms) -> str | None:
+    return next((room for room in sorted(rooms, key=len, reverse=True) if path == room or path.startswith(room + "/")), None)
+
+
+def torch_mistake(room: str, suffix: str, target: str) -> str | None:
+    if not room.startswith("rank/") or suffix in {".cu", ".cuh"}:
+        return "LibTorch does not belong here"
+    if "distributed/c10d" in target and not (room == "rank/comm" and suffix == ".cpp"):
+        return "only comm's .cpp files include c10d"
+    if target in {"<torch/torch.h>", "<torch/all.h>", "<ATen/ATen.h>"}:
+        return "include the operators that are used, it compiles far faster"
+    return None
+
+
+def check_file(name: str, text: str, room: str, rooms, seen: set) -> list[str]:
+    """What is wrong in one file; adds (room, other room) to `seen` for every room that it includes."""
+    mistakes = []
+    if not text.startswith("//"):
+        mistakes.append(f"src/{name}:1: the first line must say the file's job in one sentence")
+    for number, line in enumerate(text.splitlines(), 1):
+        if JSON_READERS.search(line) and name != "base/json.cpp":
+            mistakes.append(f"src/{name}:{number}: JSON is read by base::parse_json, which limits its depth")
+        if room in SILENT and PRINTS.search(line.split("//")[0]):
+            mistakes.append(f"src/{name}:{number}: {room} neither prints nor touches the terminal or signals")
+        if not (found := INCLUDE.match(line)):
+            continue
+        target = found[1]
+        if TORCH.match(target):
+            if wrong := torch_mistake(room, pathlib.PurePath(name).suffix, target):
+                mistakes.append(f"src/{name}:{number}: {target}: {wrong}")
+            continue
+        other = room_of(target.strip('<">'), rooms)
+        if other is None or other in (room, "base"):
+            continue
+        seen.add((room, other))
+        if other not in rooms[room]:
+            mistakes.append(f"src/{name}:{number}: {room} may not include {other} ({TABLE})")
+    return mistakes
+
+
+def check(files: dict[str, str], table: str) -> list[str]:
+    """files: path below src/ -> text."""
+    may, mistakes = read_table(table)
+    seen = set()
+    for name, text in sorted(files.items()):
+        room = room_of(name, may)
+        if room is not None:
+            mistakes += check_file(name, text, room, may, seen)
+        elif name not in EVERYWHERE:
+            mistakes.append(f"src/{name}: no room of {TABLE} has this folder")
+    for room in may:
+        if room_of(room, {room_of(name, may) for name in files} - {None}) is None:
+            mistakes.append(f"{TABLE}: {room} has no files")
+        mistakes += [f"{TABLE}: {room} may include {other}, but does not: take it out" for other in may[room] if (room, other) not in seen]
+    return mistakes
 
 
 def main() -> int:
-    mistakes = []
-    for path in sorted((ROOT / "src").rglob("*")):
-        if path.suffix not in {".h", ".cpp", ".cu", ".cuh"}:
-            continue
-        name = path.relative_to(ROOT / "src").as_posix()
-        room = room_of(name)
-        if room is None:
-            continue
-        text = path.read_text()
-        if not text.startswith("//"):
-            mistakes.append(f"src/{name}:1: the first line must say the file's job in one sentence")
-        for number, line in enumerate(text.splitlines(), 1):
-            if JSON_READERS.search(line) and name != "base/json.cpp":
-                mistakes.append(f"src/{name}:{number}: JSON is read by base::parse_json, which limits its depth")
-            if room in SILENT and PRINTS.search(line.split("//")[0]):
-                mistakes.append(f"src/{name}:{number}: {room} neither prints nor touches the terminal or signals")
-            found = re.match(r'\s*#\s*include\s+([<"][^>"]+[>"])', line)
-            if not found:
-                continue
-            target = found.group(1)
-            if TORCH.match(target):
-                if not room.startswith("rank/") or path.suffix in {".cu", ".cuh"}:
-                    mistakes.append(f"src/{name}:{number}: {target}: LibTorch does not belong here")
-                elif "distributed/c10d" in target and not (room == "rank/comm" and path.suffix == ".cpp"):
-                    mistakes.append(f"src/{name}:{number}: {target}: only comm's .cpp files include c10d")
-                elif target in {"<torch/torch.h>", "<torch/all.h>", "<ATen/ATen.h>"}:
-                    mistakes.append(f"src/{name}:{number}: {target}: include the operators that are used, it compiles far faster")
-                continue
-            other = room_of(target.strip('<">'))
-            if other and not may_include(room, other):
-                mistakes.append(f"src/{name}:{number}: {room} may not include {other}")
+    source = ROOT / "src"
+    files = {path.relative_to(source).as_posix(): path.read_text() for path in source.rglob("*") if path.suffix in SOURCES}
+    mistakes = check(files, (ROOT / TABLE).read_text())
     print("\n".join(mistakes) if mistakes else "include directions: good")
     return 1 if mistakes else 0
 

@@ -2,7 +2,7 @@
 # Formats all sources with clang-format; --check only says which files are off.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mapfile -t files < <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
+mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh')
 if [ "${1:-}" = --check ]; then
   .deps-test/bin/clang-format --dry-run -Werror "${files[@]}" || { echo "format: run 'make format'"; exit 1; }
   echo "format: good"

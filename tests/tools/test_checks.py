@@ -3,7 +3,7 @@ import importlib.util
 
 import pytest
 
-from support.lockstep import ROOT
+from support.lockstep import BUILD, ROOT
 
 
 def tool(name):
@@ -13,7 +13,7 @@ def tool(name):
     return module
 
 
-sizes = tool("check_sizes")
+sizes, includes = tool("check_sizes"), tool("check_includes")
 
 
 def body(lines, indent="  "):
@@ -58,3 +58,53 @@ def test_what_is_over_the_limit_may_only_shrink(lines, says):
 def test_a_table_names_nothing_in_vain():
     mistakes = sizes.check({"src/a.cpp": ""}, {"src/gone.cpp": (500, "")}, {"src/a.cpp::gone": (90, "")}, {"src/room": 30})
     assert len(mistakes) == 3 and all("not there any more" in mistake for mistake in mistakes)
+
+
+ROOMS = "base:\ncomm/plain.h:\nlayout: comm/plain.h\ncomm: layout\nfront/app: comm\nrank/comm: comm\n"
+FILES = {"base/a.h": [], "comm/plain.h": [], "layout/a.cpp": ["comm/plain.h", "base/a.h"], "comm/a.cpp": ["layout/a.h", "comm/deep/a.h"],
+         "front/app/a.cpp": ["comm/a.h"], "rank/comm/a.cpp": ["comm/a.h"]}
+
+
+def include_mistakes(files, table=ROOMS):
+    return includes.check({name: "// A test.\n" + "".join(f'#include "{other}"\n' for other in others) for name, others in files.items()}, table)
+
+
+def test_a_good_house_has_no_mistakes():
+    assert include_mistakes(FILES) == []
+
+
+@pytest.mark.parametrize("files,table,says", [
+    ({"layout/b.cpp": ["comm/a.h"]}, ROOMS, "src/layout/b.cpp:2: layout may not include comm"),
+    ({"cellar/a.cpp": []}, ROOMS, "src/cellar/a.cpp: no room of src/rooms.txt has this folder"),
+    ({"rank/new/a.cpp": []}, ROOMS, "src/rank/new/a.cpp: no room"),
+    ({"layout/b.cpp": ["cellar/a.h"]}, "cellar:\n" + ROOMS, "cellar has no files"),
+    ({}, ROOMS.replace("rank/comm: comm", "rank/comm: comm layout"), "rank/comm may include layout, but does not"),
+    ({}, ROOMS.replace("layout: comm/plain.h", "layout: comm/plain.h comm"), "layout may only name rooms above it, comm is none"),
+    ({}, ROOMS.replace("rank/comm: comm", "rank/comm: comm front/app"), "front and rank are two programs"),
+    ({"front/app/b.cpp": ["rank/comm/a.h"]}, ROOMS, "front/app may not include rank/comm"),
+], ids=lambda value: "" if not isinstance(value, str) or value.startswith("base") else value[:40])
+def test_include_directions(files, table, says):
+    mistakes = include_mistakes({**FILES, **files}, table)
+    assert any(says in mistake for mistake in mistakes), mistakes
+
+
+@pytest.mark.parametrize("name,line,says", [
+    ("base/b.cpp", "#include <ATen/core/Tensor.h>", "LibTorch does not belong here"),
+    ("rank/comm/b.cpp", "#include <torch/torch.h>", "include the operators that are used"),
+    ("base/b.cpp", "auto tree = Json::parse(text);", "JSON is read by base::parse_json"),
+])
+def test_lines_that_no_room_may_have(name, line, says):
+    files = {path: "// A test.\n" + "".join(f'#include "{other}"\n' for other in others) for path, others in FILES.items()}
+    mistakes = includes.check({**files, name: f"// A test.\n{line}\n"}, ROOMS)
+    assert len(mistakes) == 1 and says in mistakes[0], mistakes
+
+
+def test_every_room_is_a_library():
+    """CMake reads the same table: each room's library is in the build, linked to what the table names."""
+    may, mistakes = includes.read_table((ROOT / "src/rooms.txt").read_text())
+    assert not mistakes
+    built = (BUILD / "build.ninja").read_text()
+    for room in may:
+        if not room.endswith(".h"):
+            library = "liblockstep_" + room.removeprefix("rank/").replace("/", "_") + ".a"
+            assert library in built, f"{room} has no library {library}"

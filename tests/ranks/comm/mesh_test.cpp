@@ -25,19 +25,22 @@ TEST(Mesh, SumsAlongItsAxes) {
     const comm::Mesh mesh(world, {{Axis::replicate, 2}, {Axis::shard, 3}});
     const double mine = std::pow(10, world.place().rank);
     mesh.along(Axis::shard).meet("test");
-    return std::vector<double>{sum_over(mesh.along(Axis::shard), mine), sum_over(mesh.along(Axis::replicate), mine), sum_over(mesh.data(), mine),
-                               sum_over(mesh.along(Axis::tensor), mine), double(mesh.along(Axis::shard).rank())};
+    return std::vector<double>{sum_over(mesh.along(Axis::shard), mine), sum_over(mesh.along(Axis::replicate), mine),
+                               sum_over(mesh.data(), mine), sum_over(mesh.along(Axis::tensor), mine),
+                               double(mesh.along(Axis::shard).rank())};
   });
   for (int rank = 0; rank < 6; ++rank) {
     const double shard = rank < 3 ? 111 : 111000, replicate = std::pow(10, rank % 3) * 1001;
-    EXPECT_EQ(results[std::size_t(rank)], (std::vector<double>{shard, replicate, 111111, std::pow(10, rank), double(rank % 3)})) << "rank " << rank;
+    EXPECT_EQ(results[std::size_t(rank)], (std::vector<double>{shard, replicate, 111111, std::pow(10, rank), double(rank % 3)}))
+        << "rank " << rank;
   }
 }
 
 TEST(Mesh, OfReplicasNeedsNoGroupButTheWorlds) {
   const auto results = run_ranks(3, config::Backend::automatic, [](comm::World& world) {
     const comm::Mesh mesh(world, {{Axis::replicate, 3}});
-    const bool same = &mesh.data() == &world.everyone() && &mesh.loss() == &world.everyone() && &mesh.along(Axis::replicate) == &world.everyone();
+    const bool same =
+        &mesh.data() == &world.everyone() && &mesh.loss() == &world.everyone() && &mesh.along(Axis::replicate) == &world.everyone();
     return std::vector<double>{same ? 1.0 : 0.0, double(mesh.along(Axis::shard).size())};
   });
   for (const auto& result : results) EXPECT_EQ(result, (std::vector<double>{1, 1}));

@@ -36,7 +36,8 @@ TEST(MeshShape, ReplicasAreEveryone) {
 // Of every set of axes: each rank is in one group, and all of a group see the same one.
 TEST(MeshShape, GroupsPartTheRanks) {
   const MeshShape mesh{{Axis::pipeline, 2}, {Axis::replicate, 3}, {Axis::shard, 2}, {Axis::context, 2}, {Axis::tensor, 2}};
-  const std::vector<std::vector<Axis>> sets = {{Axis::shard}, {data_axes.begin(), data_axes.end()}, {loss_axes.begin(), loss_axes.end()}, {}};
+  const std::vector<std::vector<Axis>> sets = {
+      {Axis::shard}, {data_axes.begin(), data_axes.end()}, {loss_axes.begin(), loss_axes.end()}, {}};
   for (const std::vector<Axis>& axes : sets) {
     std::size_t size = 1;
     for (const Axis axis : axes) size *= static_cast<std::size_t>(mesh.along(axis));

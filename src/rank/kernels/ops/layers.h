@@ -172,18 +172,10 @@ struct Dropout {
 // out = x with `share` of its elements dropped; keys: [rows / time] i64 on the device. x and out may be the same.
 void dropout(const at::Tensor& x, const at::Tensor& out, const at::Tensor& keys, std::int64_t time, std::uint64_t site, double share);
 
-#define LOCKSTEP_LAYER_OPS(op) \
-  op(rms_norm_forward, RmsNormForward) \
-  op(rms_norm_apply, RmsNormApply) \
-  op(rms_norm_backward, RmsNormBackward) \
-  op(rope_forward, RopeForward) \
-  op(rope_backward, RopeBackward) \
-  op(swiglu_forward, SwigluForward) \
-  op(swiglu_backward, SwigluBackward) \
-  op(bias_backward, BiasBackward) \
-  op(embedding_forward, EmbeddingForward) \
-  op(embedding_backward, EmbeddingBackward) \
-  op(cross_entropy, CrossEntropy) \
-  op(dropout, Dropout)
+#define LOCKSTEP_LAYER_OPS(op)                                                                                                            \
+  op(rms_norm_forward, RmsNormForward) op(rms_norm_apply, RmsNormApply) op(rms_norm_backward, RmsNormBackward)                            \
+      op(rope_forward, RopeForward) op(rope_backward, RopeBackward) op(swiglu_forward, SwigluForward) op(swiglu_backward, SwigluBackward) \
+          op(bias_backward, BiasBackward) op(embedding_forward, EmbeddingForward) op(embedding_backward, EmbeddingBackward)               \
+              op(cross_entropy, CrossEntropy) op(dropout, Dropout)
 
 }  // namespace lockstep::kernels

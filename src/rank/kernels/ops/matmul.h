@@ -22,8 +22,7 @@ struct Matmul {
 };
 // out = scale left right (+ out) (+ bias): [rows, columns] = [rows, inner] [inner, columns]; either factor may be a transposed view.
 // 16-bit factors on CUDA; out may be f32. False where there is no kernel for the device, type or sizes: then nothing was done.
-bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias,
-            double scale);
+bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into, const at::Tensor& bias, double scale);
 bool matmul(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, Into into);
 
 // SwiGLU together with the matmul beside it: whether there are such kernels for gate_up's device, type and width, for products over `inner`

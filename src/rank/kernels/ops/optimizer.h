@@ -108,12 +108,8 @@ struct Nesterov {
 void nesterov(const at::Tensor& gradient, const at::Tensor& momentum, const at::Tensor& out, const at::Tensor& control,
               const UpdateSettings& settings);
 
-#define LOCKSTEP_OPTIMIZER_OPS(op) \
-  op(random_normal, RandomNormal) \
-  op(sum_of_squares, SumOfSquares) \
-  op(finish_gradients, FinishGradients) \
-  op(update, Update) \
-  op(adamw_8bit, AdamW8bit) \
-  op(nesterov, Nesterov)
+#define LOCKSTEP_OPTIMIZER_OPS(op)                                                                                          \
+  op(random_normal, RandomNormal) op(sum_of_squares, SumOfSquares) op(finish_gradients, FinishGradients) op(update, Update) \
+      op(adamw_8bit, AdamW8bit) op(nesterov, Nesterov)
 
 }  // namespace lockstep::kernels

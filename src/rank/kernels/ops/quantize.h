@@ -60,9 +60,6 @@ struct Dequantize {
 // out: the pieces' weights one after another; piece i has counts[i] of them.
 void dequantize(std::span<const QuantizedBlocks> pieces, std::span<const std::int64_t> counts, Codes kind, const at::Tensor& out);
 
-#define LOCKSTEP_QUANTIZE_OPS(op) \
-  op(quantize_blocks, QuantizeBlocks) \
-  op(quantize_scales, QuantizeScales) \
-  op(dequantize, Dequantize)
+#define LOCKSTEP_QUANTIZE_OPS(op) op(quantize_blocks, QuantizeBlocks) op(quantize_scales, QuantizeScales) op(dequantize, Dequantize)
 
 }  // namespace lockstep::kernels
