@@ -4,6 +4,7 @@ two halves, which changes the order of sums and nothing else.
 
     python3 bench/fp8_curve.py                        # three models, three seeds: some 7 minutes of an H200
     python3 bench/fp8_curve.py --minutes 3            # as far as that goes; the same command goes on where it stopped
+    python3 bench/fp8_curve.py --json bench/measured/fp8_curve.json     # what docs/performance.md and README.md tell, by bench/tables.py
     python3 bench/fp8_curve.py --only lora --seeds 1
     python3 bench/fp8_curve.py --model models/qwen2.5-0.5b.yaml --batch 8 --steps 100     # one model of your own
     python3 bench/fp8_curve.py --model models/small.yaml --data stories --learning-rate 1e-4 --warm-up 200
@@ -84,6 +85,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lockstep", default=str(ROOT / "build" / "bin" / "lockstep"), help="the program")
     parser.add_argument("--folder", type=pathlib.Path, help="where finished runs are kept; build/fp8_curve, and none with --model")
+    parser.add_argument("--json", type=pathlib.Path, help="write the table there too, once nothing is left to do (bench/measured/fp8_curve.json is what bench/tables.py reads)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="no run begins after so long")
     parser.add_argument("--only", help=f"of the parts, comma-separated: {', '.join(part.name for part in PARTS)}")
     parser.add_argument("--seeds", type=int, help="3, or 1 with --model")
@@ -187,13 +189,15 @@ class Study:
         settings = {"bf16": [], "tested": [self.asked.under_test], "halves": [f"trainer.batch_size={part.batch // 2}"]}[kind]
         command = self.command(part, seed, settings)
         if part.base_steps:
-            command = ["--model", self.base(part), *command]
+            command = ["--model", self.base_folder(part), *command]
         digest = hashlib.sha256("\n".join(map(str, command)).encode()).hexdigest()[:12]
         kept = self.folder / f"{part.name}-{seed}-{kind}-{digest}.json"
         if not kept.exists():
             name = f"{part.name}, seed {seed}, {self.asked.under_test if kind == 'tested' else kind}"
             output = self.folder / "runs" / kept.stem
             shutil.rmtree(output, ignore_errors=True)
+            if part.base_steps:
+                self.make_base(part)
             start = time.monotonic()
             self.run_program(name, [self.asked.lockstep, "train", "--output", output, "--name", "run", *command], part.limit_s)
             result = read_curve(output / "run" / "metrics.jsonl", part.steps, name)
@@ -203,9 +207,12 @@ class Study:
             shutil.rmtree(output, ignore_errors=True)
         return Run(**json.loads(kept.read_text()))
 
-    def base(self, part):
-        """The folder of the model that adapters are trained on: the same for all seeds."""
-        folder = self.folder / f"base-{part.model.stem}-{part.base_steps}"
+    def base_folder(self, part):
+        """Of the model that adapters are trained on: the same for all seeds."""
+        return self.folder / f"base-{part.model.stem}-{part.base_steps}"
+
+    def make_base(self, part):
+        folder = self.base_folder(part)
         unfinished = self.folder / f"{folder.name}.part"
         if not folder.exists():
             start, output = time.monotonic(), self.folder / "runs" / "base"
@@ -219,7 +226,6 @@ class Study:
             unfinished.rename(folder)
             shutil.rmtree(output, ignore_errors=True)
             say(f"{part.base_steps} steps, {time.monotonic() - start:.1f} s")
-        return folder
 
 
 def read_curve(path, steps, name):
@@ -250,18 +256,24 @@ def print_curves(plain, tested, halves, every):
         print(f"{i + 1:4d}  {plain[i]:8.4f}  {tested[i]:10.4f}  {tested[i] / plain[i] - 1:+10.3%}   {halves[i]:14.4f}  {halves[i] / plain[i] - 1:+10.3%}")
 
 
-def print_table(rows, under_test):
-    """rows: (part, seed, bf16's last loss, difference of the tested, of the halves). In Markdown, as docs quote it."""
-    print(f"| model | seed | loss in bf16 | {under_test}: largest, at step | median | final | bf16 in halves: largest | median | final |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for part, seed, loss, tested, halves in rows:
-        print(f"| {part.name} | {seed} | {loss:.3f} | {tested.largest:+.2%}, {tested.step} | {tested.median:.2%} | {tested.final:+.2%} "
-              f"| {halves.largest:+.2%} | {halves.median:.2%} | {halves.final:+.2%} |")
-    for part in dict.fromkeys(row[0] for row in rows):
-        mine = [row for row in rows if row[0] == part]
-        finals, rounding = [row[3].final for row in mine], [abs(row[4].final) for row in mine]
-        print(f"{part.name} ({part.says}): at the end {statistics.fmean(finals):+.2%} of the loss in the mean of {len(mine)} seed{'s' * (len(mine) > 1)} "
-              f"({min(finals):+.2%} to {max(finals):+.2%}); rounding alone up to {max(rounding):.2%}")
+def table(rows, under_test):
+    """Lines of Markdown. rows: (part's name, what it says, seed, bf16's last loss, difference of the tested, of the halves)."""
+    lines = [f"| model | seed | loss in bf16 | {under_test}: largest, at step | median | final | bf16 in halves: largest | median | final |", "|---|---|---|---|---|---|---|---|---|"]
+    for name, _, seed, loss, tested, halves in rows:
+        lines.append(f"| {name} | {seed} | {loss:.3f} | {tested.largest:+.2%}, {tested.step} | {tested.median:.2%} | {tested.final:+.2%} "
+                     f"| {halves.largest:+.2%} | {halves.median:.2%} | {halves.final:+.2%} |")
+    return lines
+
+
+def costs(rows):
+    """A sentence for each part: what its loss is at the end beside bf16's, in the mean and at either end of the seeds."""
+    sentences = []
+    for name, says in dict.fromkeys(row[:2] for row in rows):
+        mine = [row for row in rows if row[0] == name]
+        finals, rounding = [row[4].final for row in mine], [abs(row[5].final) for row in mine]
+        sentences.append(f"{name} ({says}): at the end {statistics.fmean(finals):+.2%} of the loss in the mean of {len(mine)} seed{'s' * (len(mine) > 1)} "
+                         f"({min(finals):+.2%} to {max(finals):+.2%}); rounding alone up to {max(rounding):.2%}")
+    return sentences
 
 
 def study(asked, folder):
@@ -277,7 +289,7 @@ def study(asked, folder):
                     failures.append(f"{part.name}, seed {seed}")
                     continue
                 plain, tested, halves = (smoothed(found[kind].losses, asked.smooth) for kind in KINDS)
-                rows.append((part, seed, plain[-1], difference(plain, tested), difference(plain, halves)))
+                rows.append((part.name, part.says, seed, plain[-1], difference(plain, tested), difference(plain, halves)))
                 rates.setdefault(part.name, []).append((found["bf16"].rate, found["tested"].rate))
                 if asked.model and asked.seeds == 1:
                     print_curves(plain, tested, halves, asked.smooth)
@@ -288,17 +300,45 @@ def study(asked, folder):
 
 def report(asked, rows, rates):
     if asked.model and asked.seeds == 1:
-        for name, apart in ((asked.under_test, rows[0][3]), ("rounding alone", rows[0][4])):
+        for name, apart in ((asked.under_test, rows[0][4]), ("rounding alone", rows[0][5])):
             print(f"{name}: largest difference {apart.largest:+.3%} at step {apart.step}, median {apart.median:.3%}, final {apart.final:+.3%}")
     else:
-        print_table(rows, asked.under_test)
+        print("\n".join([*table(rows, asked.under_test), *costs(rows)]))
     for name, pairs in rates.items():
         plain, tested = (statistics.median(column) for column in zip(*pairs))
         if plain and tested:
             print(f"{name}: tokens/s bf16 {plain:,.0f}, {asked.under_test} {tested:,.0f}")
-    within = all(abs(row[3].largest) <= BAR for row in rows)
+    within = all(abs(row[4].largest) <= BAR for row in rows)
     print(f"{asked.under_test} is {'within' if within else 'beyond'} {BAR:.0%} of bf16")
     return within
+
+
+def keep(asked, rows):
+    """The table for bench/tables.py, with what it was measured by and on."""
+    version = subprocess.run([asked.lockstep, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    about = {"lockstep": version, "device": device_name(asked), "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+             "command": " ".join(["python3", "bench/fp8_curve.py", *said_of_the_runs(sys.argv[1:])])}
+    made = [{"part": name, "says": says, "seed": seed, "loss": loss, "tested": tested._asdict(), "halves": halves._asdict()} for name, says, seed, loss, tested, halves in rows]
+    asked.json.write_text(json.dumps({"about": about, "under_test": asked.under_test, "rows": made}, indent=1) + "\n")
+
+
+def said_of_the_runs(words):
+    """Arguments without those that say where results go and how long one call may take."""
+    kept = iter(words)
+    return [word for word in kept if not (word in ("--json", "--minutes", "--folder", "--lockstep") and next(kept, True))]
+
+
+def read_kept(path):
+    """rows as table() and costs() take them, what was under test, and where."""
+    data = json.loads(path.read_text())
+    rows = [(row["part"], row["says"], row["seed"], row["loss"], Difference(**row["tested"]), Difference(**row["halves"])) for row in data["rows"]]
+    return rows, data["under_test"], data["about"]
+
+
+def device_name(asked):
+    if asked.device == "cpu" or not shutil.which("nvidia-smi"):
+        return "cpu"
+    return subprocess.run(["nvidia-smi", "-i", "0", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main():
@@ -316,6 +356,8 @@ def main():
     if left:
         say("there are runs left to do: the same command goes on with them")
         return 3
+    if asked.json:
+        keep(asked, rows)
     return 0 if within else 1
 
 

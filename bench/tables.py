@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts what bench/page.py and bench/compare.py measured into docs/performance.md and README.md, between their marks.
+"""Puts what bench/page.py, bench/compare.py and bench/fp8_curve.py measured into docs/performance.md and README.md, between their marks.
 
     python3 bench/tables.py            writes both pages
     python3 bench/tables.py --check    says whether they hold what bench/measured/ holds; exit code 1 where not
@@ -14,10 +14,12 @@ import pathlib
 import re
 import sys
 
+import fp8_curve
 from page import MEASURED, ROWS, ROOT
 
 COMPARED = MEASURED.with_name("compare.json")
-MARKS = {"docs/performance.md": ("gpu-rows", "gpu-first-step", "gpu-kernels", "gpu-compare"), "README.md": ("speed",)}
+CURVES = MEASURED.with_name("fp8_curve.json")
+MARKS = {"docs/performance.md": ("gpu-rows", "gpu-first-step", "gpu-kernels", "gpu-compare", "fp8-curve"), "README.md": ("speed",)}
 README_ROWS = ("full-0.5b", "full-1.5b", "full-7b", "full-7b-fp8", "full-1b", "lora-1b", "lora-1b-packed", "lora-8b", "lora-8b-packed", "qlora-8b-offload")
 
 
@@ -138,6 +140,25 @@ def compared(path: pathlib.Path) -> str:
     return "\n".join(lines).rstrip()
 
 
+def curves(path: pathlib.Path) -> str:
+    rows, under_test, about = fp8_curve.read_kept(path)
+    lines = [f"`{about['command']}`, {about['at']}: {about['device']}, {about['lockstep']}. Shares of the loss in bf16, smoothed over 20 steps; those with a sign are above (+) or below it.", "",
+             *fp8_curve.table(rows, under_test), ""]
+    return "\n".join(lines + [f"- {sentence}." for sentence in fp8_curve.costs(rows)])
+
+
+def cost_of_fp8(path: pathlib.Path) -> str:
+    rows, _, _ = fp8_curve.read_kept(path)
+    told = []
+    for says in dict.fromkeys(row[1] for row in rows):
+        finals = [row[4].final for row in rows if row[1] == says]
+        rounding = max(abs(row[5].final) for row in rows if row[1] == says)
+        told.append(f"{says}: {min(finals):+.2%} to {max(finals):+.2%} ({rounding:.2%})")
+    seeds, worst = len({row[2] for row in rows}), max(abs(row[4].largest) for row in rows)
+    return (f"What [`--fp8`](docs/performance.md#matmuls-in-8-bits) does to the loss, as a share of bf16's at the end of a run with the same batches, over {seeds} seeds (and what rounding "
+            f"alone does): {'; '.join(told)}. At no step of any run is it further away than {worst:.2%}.")
+
+
 def readme_rows(measured: Measured) -> str:
     names = [name for name in README_ROWS if name in measured.rows]
     work = {row.name: row for row in ROWS}
@@ -152,6 +173,7 @@ def readme_rows(measured: Measured) -> str:
         sides = [(one, side) for one in json.loads(COMPARED.read_text())["comparisons"] for side in one["sides"] if "ratio" in side]
         told = [f"{side['ratio']:.2f} for {one['model']} ({one['what']}) against {side['who']}" for one, side in sides]
         lines += ["", f"Times as fast as Hugging Face on the same GPU, in turn, with an update every batch: {'; '.join(told)}."] if told else []
+    lines += ["", cost_of_fp8(CURVES)] if CURVES.exists() else []
     if "first-step" in measured.rows:
         times = measured.rows["first-step"]["first_step"]
         lines += ["", "A LoRA run of a 1B model in local safetensors has finished its first step "
@@ -173,6 +195,8 @@ def sections() -> dict[str, str]:
             found["gpu-kernels"] = kernels(measured)
     if COMPARED.exists():
         found["gpu-compare"] = compared(COMPARED)
+    if CURVES.exists():
+        found["fp8-curve"] = curves(CURVES)
     return found
 
 

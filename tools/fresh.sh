@@ -34,6 +34,7 @@ try() {
   cp -rL --remove-destination /etc/ssl/certs/. "$root/etc/ssl/certs/"  # links in there lead out of the chroot
   mount -t proc proc "$root/proc"
   mount --rbind /dev "$root/dev"
+  mount --make-rslave "$root/dev"  # or taking it away again would take it from this machine too
   git clone -q "$source_folder" "$root/root/lockstep"
   local start=$SECONDS
   chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \

@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -197,8 +198,14 @@ def test_tables_hold_what_was_measured_and_where(scripts, tmp_path, monkeypatch)
                   "versions": {"lockstep": "lockstep 0.1.0 (commit aaa)", "torch": "2.11.0", "transformers": "5.17.0", "attention": "sdpa (cudnn)", "device": "NVIDIA H200"}}
     (tmp_path / "compare.json").write_text(json.dumps({"comparisons": [comparison]}))
     monkeypatch.setattr(tables, "MEASURED", tmp_path / "gpu.json")
+    apart = lambda final: {"largest": 2 * final, "step": 7, "median": 0.001, "final": final}
+    curves = [{"part": "tiny", "says": "two layers", "seed": seed, "loss": 4.5, "tested": apart(final), "halves": apart(-0.0003)} for seed, final in ((1, -0.002), (2, 0.004))]
+    (tmp_path / "curves.json").write_text(json.dumps({"about": {**about, "at": "2026-11-15", "command": "python3 bench/fp8_curve.py"}, "under_test": "trainer.fp8=true", "rows": curves}))
     monkeypatch.setattr(tables, "COMPARED", tmp_path / "compare.json")
+    monkeypatch.setattr(tables, "CURVES", tmp_path / "curves.json")
     made = tables.sections()
+    assert "over 2 seeds" in made["speed"] and "two layers: -0.20% to +0.40% (0.03%). At no step of any run is it further away than 0.80%." in made["speed"]
+    assert "| tiny | 2 | 4.500 | +0.80%, 7 | 0.10% | +0.40% | -0.06% | 0.10% | -0.03% |" in made["fp8-curve"] and "commit aaa" in made["fp8-curve"]
     assert "commit aaa" in made["gpu-rows"].splitlines()[0] and "| 123,500 | 50.0 % | 10.0 GiB | 12.0 GiB | 3.0 GiB |" in made["gpu-rows"]
     assert "| at least 50.0 % |" in made["gpu-rows"] and "Qwen2.5-7B" not in made["gpu-rows"]
     for page in ("gpu-rows", "speed"):  # the row of another commit bears a mark, which is explained below the table
@@ -333,8 +340,12 @@ def test_curves_of_adapters_go_on_where_they_stopped(tmp_path):
     curve = lambda *more: subprocess.run([str(word) for word in [*command, *more, "--", *tiny]], capture_output=True, text=True, cwd=ROOT, timeout=300)
     early = curve("--minutes", 0)
     assert early.returncode == 3 and "runs left to do" in early.stderr, early.stdout + early.stderr
-    done, again = curve(), curve()
+    done = curve()
     assert done.returncode == 0, done.stdout + done.stderr
+    shutil.rmtree(next((tmp_path / "kept").glob("base-*")))  # finished runs need no base
+    again = curve("--json", tmp_path / "table.json")
+    told = json.loads((tmp_path / "table.json").read_text())
+    assert [row["part"] for row in told["rows"]] == ["lora"] and told["about"]["command"].startswith("python3 bench/fp8_curve.py --only lora --seeds 1 --device cpu")
     assert "lora, the base: exporting it: 80 steps" in done.stderr and "lora, seed 1, halves: 8 steps, loss" in done.stderr and "text:" not in done.stderr
     assert "trainer.recompute=blocks: largest, at step" in done.stdout and "| lora | 1 |" in done.stdout and "in the mean of 1 seed (+0.00% to +0.00%)" in done.stdout
     assert (again.returncode, again.stdout) == (0, done.stdout) and "loss" not in again.stderr
