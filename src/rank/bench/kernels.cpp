@@ -15,12 +15,12 @@
 #include "rank/bench/bench.h"
 #include "rank/kernels/fp8.h"
 #include "rank/kernels/kernels.h"
-#include "rank/model/attention.h"
+#include "rank/model/parts/attention.h"
 #include "rank/model/layout.h"
-#include "rank/model/rotary.h"
-#include "rank/model/linear.h"
+#include "rank/model/parts/rotary.h"
+#include "rank/model/projection/linear.h"
 #include "rank/model/model.h"
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 #include "rank/train/device_memory.h"
 
 namespace lockstep::bench {
@@ -221,7 +221,7 @@ class KernelBench {
   void attention(const std::string& name, std::int64_t length) {
     const auto qkv = random({rows_, dims_.qkv_width()}), dout = random({rows_, dims_.q_width()});
     const model::HeadViews heads = model::head_views(qkv, qkv, dims_, time_);
-    const model::Segments segments = segments_of(length);
+    model::Segments segments = segments_of(length);
     const std::int64_t batch = rows_ / time_, whole = time_ / length, rest = time_ % length;
     const double pairs = static_cast<double>(batch * dims_.heads * (whole * length * length + rest * rest)) / 2;
     const double forward = 4 * pairs * static_cast<double>(dims_.head_dim);

@@ -36,7 +36,7 @@ class Bench {
     train::initialize_weights(config_, replica_);
     train::initialize_adapters(config_, replica_, *model_);
     const double tokens = static_cast<double>(batch.global_batch_size * config_.data.seq_len);
-    optimizer_ = optim::make_optimizer(config_, replica_.trained_in_backward_order(), tokens);
+    optimizer_ = optim::make_optimizer(config_, *replica_.store, tokens);
     token_count_ = at::full({}, tokens, number());
     const train::MemoryQuestion question{config_, batch, config_.data.seq_len};
     const train::MemoryPlan plan = train::plan_memory(question, replica_, [](bool fits) { return fits; });

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "layout/mesh.h"
+#include "layout/spread/mesh.h"
 #include "rank/comm/comm.h"
 
 namespace lockstep::comm {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "rank/checkpoint/checkpoint.h"
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 
 namespace lockstep::hub {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "rank/checkpoint/safetensors.h"
-#include "rank/model/unit.h"
+#include "rank/model/weights/unit.h"
 
 namespace lockstep::hub {
 

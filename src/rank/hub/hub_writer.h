@@ -11,7 +11,7 @@
 
 #include "base/files.h"
 #include "config/run_config.h"
-#include "rank/model/unit.h"
+#include "rank/model/weights/unit.h"
 
 namespace lockstep::hub {
 

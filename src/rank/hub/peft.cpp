@@ -12,7 +12,7 @@
 #include "config/adapter/fit.h"
 #include "config/adapter/folder.h"
 #include "rank/hub/replace_folder.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 
 namespace lockstep::hub {
 

@@ -12,7 +12,7 @@
 #include "layout/adapter_targets.h"
 #include "config/run_config.h"
 #include "rank/checkpoint/safetensors.h"
-#include "rank/model/unit.h"
+#include "rank/model/weights/unit.h"
 
 namespace lockstep::hub {
 

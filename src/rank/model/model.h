@@ -5,11 +5,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "config/run_config.h"
-#include "rank/model/unit.h"
+#include "rank/model/weights/store.h"
+#include "rank/model/weights/unit.h"
 
 namespace lockstep::kernels {
 struct Fp8Table;
@@ -41,15 +43,22 @@ struct Score {
 // Forward and backward are explicit: no autograd graph is built. One thread, the device's current stream.
 class Decoder {
  public:
+  // The store has the units of decoder_units(), and of adapter_units() where lora asks for them; it must outlive the decoder.
+  Decoder(const config::ModelConfig& config, const config::LoraConfig& lora, Store& store);
+  // Over units that lie whole in memory. adapters: as adapter_units() lays them out, null where there is none.
   Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, Recompute recompute = Recompute::none);
-  // adapters: as adapter_units() lays them out, null where there is none. Units without gradients are frozen.
   Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora, std::vector<Unit*> adapters);
   ~Decoder();
 
-  // Adds the gradient of scale * (summed loss) to the units' gradients, announces each leaf (Unit::gradient_ready)
+  // Adds the gradient of scale * (summed loss) to the units' gradients, tells the store of each leaf that is complete
   // and returns the summed loss: f32 scalar on the device. scale: f32 scalar on the device.
-  at::Tensor forward_backward(const Input& input, const at::Tensor& scale);
+  at::Tensor forward_backward(const Input& input, const at::Tensor& scale, const Micro& micro = {});
   at::Tensor forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale);
+  // The same in two halves, between which other micro-batches may go their way: so many at once, one at first. What a flight left behind
+  // is gone when it goes forward again, and with release_buffers(). All that is summed is added in backward.
+  void set_flights(std::size_t count);
+  void forward(const Input& input, const Micro& micro = {}, std::size_t flight = 0);
+  at::Tensor backward(const at::Tensor& scale, std::size_t flight = 0);
   // From the next step on: one policy a block. offload: the inputs of blocks that are made again wait in host memory.
   void set_recompute(const std::vector<Recompute>& policies, bool offload = false);
   // Gives activations back; the next step makes them anew.
@@ -62,7 +71,7 @@ class Decoder {
   // micro-step, and in at most how many chunks from the next one on. The unit that it belongs to, where it is trained.
   std::int64_t head_additions() const;
   void set_most_head_chunks(std::int64_t most);
-  const Unit* head_owner() const;
+  std::optional<std::size_t> head_owner() const;
   // Called between forward and backward of forward_backward, for phase stamps.
   void on_backward(std::function<void()> callback);
   // Called after every block of forward_backward, in both directions, once its kernels are launched: for marks of progress.
@@ -94,6 +103,7 @@ class Decoder {
 
  private:
   struct Parts;
+  std::unique_ptr<Store> own_store_;  // only where units were given
   std::unique_ptr<Parts> parts_;
 };
 

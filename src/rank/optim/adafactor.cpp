@@ -29,11 +29,12 @@ at::Tensor clip_of(const at::Tensor& sum_of_squares, std::int64_t count) {
 
 }  // namespace
 
-Adafactor::Adafactor(std::vector<model::Unit*> all, const Settings& settings) : Optimizer(std::move(all), settings) {
-  for (const auto* unit : units()) {
-    const auto zeros = [&](std::int64_t count) { return at::zeros({count}, unit->weights().options().dtype(at::kFloat)); };
-    for (const Place& place : places(*unit)) {
-      Parameter parameter{unit, place, {}, {}, {}};
+Adafactor::Adafactor(const model::Store& store, const Settings& settings) : Optimizer(store, settings) {
+  for (std::size_t i = 0; i < slices().size(); ++i) {
+    const model::HeldSlice& slice = slices()[i];
+    const auto zeros = [&](std::int64_t count) { return at::zeros({count}, slice.weights.options().dtype(at::kFloat)); };
+    for (const Place& place : places(slice)) {
+      Parameter parameter{i, place, {}, {}, {}};
       if (place.piece->shape.size() >= 2) {
         parameter.row = zeros(place.piece->shape[0]);
         parameter.column = zeros(place.count / place.piece->shape[0]);
@@ -56,12 +57,12 @@ void Adafactor::step(double learning_rate) {
     else
       update_vector(parameter, now, learning_rate);
   }
-  for (const auto* unit : units()) unit->gradients().zero_();
+  for (const model::HeldSlice& slice : slices()) slice.gradients.zero_();
 }
 
 void Adafactor::update_matrix(const Parameter& p, const Now& now, double learning_rate) const {
   const std::int64_t rows = p.row.numel(), columns = p.column.numel();
-  const at::Tensor gradient = p.unit->gradients().narrow(0, p.place.begin, p.place.count).view({rows, columns});
+  const at::Tensor gradient = slices()[p.slice].gradients.narrow(0, p.place.begin, p.place.count).view({rows, columns});
   const std::int64_t height = std::clamp<std::int64_t>(kSlice / columns, 1, rows);
   const auto slices = [&](auto body) {
     for (std::int64_t at = 0; at < rows; at += height) {
@@ -91,21 +92,21 @@ void Adafactor::update_matrix(const Parameter& p, const Now& now, double learnin
 }
 
 void Adafactor::update_vector(const Parameter& p, const Now& now, double learning_rate) const {
-  const at::Tensor g = p.unit->gradients().narrow(0, p.place.begin, p.place.count).to(at::kFloat) * now.factor;
+  const at::Tensor g = slices()[p.slice].gradients.narrow(0, p.place.begin, p.place.count).to(at::kFloat) * now.factor;
   advance(p.whole, g * g + kEpsilon, now.fresh, now.skip);
   const at::Tensor update = p.whole.rsqrt() * g;
   apply(p, update / clip_of(fixed_sum(update.square()), p.place.count), 0, learning_rate);
 }
 
 void Adafactor::apply(const Parameter& p, const at::Tensor& update, std::int64_t begin, double learning_rate) const {
+  const model::HeldSlice& slice = slices()[p.slice];
   const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin + begin, update.numel()); };
-  kernels::update({.gradient = update, .exact = part(p.unit->exact()), .weights = part(p.unit->weights()), .first = {}, .second = {}},
-                  control(),
+  kernels::update({.gradient = update, .exact = part(slice.exact), .weights = part(slice.weights), .first = {}, .second = {}}, control(),
                   {.rule = kernels::Rule::apply,
                    .rate = learning_rate * p.place.rate,
                    .decay = p.place.decay,
-                   .key = key_of(*p.unit),
-                   .place = p.place.begin + begin,
+                   .key = key_of(slice),
+                   .place = slice.begin + p.place.begin + begin,
                    .zero_gradient = false});
 }
 

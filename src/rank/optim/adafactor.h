@@ -10,14 +10,14 @@ namespace lockstep::optim {
 // little memory beside the weights; its sums are f32.
 class Adafactor : public Optimizer {
  public:
-  Adafactor(std::vector<model::Unit*> units, const Settings& settings);
+  Adafactor(const model::Store& store, const Settings& settings);
 
   void step(double learning_rate) override;
   std::vector<model::Unit::NamedView> named_state() const override;
 
  private:
   struct Parameter {
-    const model::Unit* unit;
+    std::size_t slice;
     Place place;
     at::Tensor row, column;  // [rows], [columns] f32: of a matrix
     at::Tensor whole;        // [count] f32: of a vector

@@ -15,17 +15,17 @@ std::int64_t blocks_of(std::int64_t count) { return base::ceil_div(count, kernel
 
 }  // namespace
 
-AdamW8bit::AdamW8bit(std::vector<model::Unit*> all, const Settings& settings) : Optimizer(std::move(all), settings) {
-  const auto device = units().front()->weights().device();
+AdamW8bit::AdamW8bit(const model::Store& store, const Settings& settings) : Optimizer(store, settings) {
+  const auto device = slices().front().weights.device();
   first_map_ = kernels::dynamic_map(true, device);
   second_map_ = kernels::dynamic_map(false, device);
-  for (const auto* unit : units()) states_.push_back(state_for(*unit));
+  for (const model::HeldSlice& slice : slices()) states_.push_back(state_for(slice));
 }
 
-AdamW8bit::State AdamW8bit::state_for(const model::Unit& unit) const {
+AdamW8bit::State AdamW8bit::state_for(const model::HeldSlice& slice) const {
   State state;
   std::int64_t blocks = 0, small = 0;
-  for (const Place& place : places(unit)) {
+  for (const Place& place : places(slice)) {
     const bool coded = place.count >= kSmallest;
     const Span* last = state.spans.empty() ? nullptr : &state.spans.back();
     const bool joins = last != nullptr && last->coded == coded && last->begin + last->count == place.begin && last->rate == place.rate &&
@@ -36,9 +36,9 @@ AdamW8bit::State AdamW8bit::state_for(const model::Unit& unit) const {
       state.spans.push_back({place.begin, place.count, place.rate, place.decay, coded, coded ? blocks : small});
     (coded ? blocks : small) += coded ? blocks_of(place.count) : place.count;
   }
-  const auto zeros = [&](std::int64_t count, at::ScalarType type) { return at::zeros({count}, unit.weights().options().dtype(type)); };
-  state.first_codes = zeros(blocks > 0 ? unit.elements() : 0, at::kByte);
-  state.second_codes = zeros(blocks > 0 ? unit.elements() : 0, at::kByte);
+  const auto zeros = [&](std::int64_t count, at::ScalarType type) { return at::zeros({count}, slice.weights.options().dtype(type)); };
+  state.first_codes = zeros(blocks > 0 ? slice.count : 0, at::kByte);
+  state.second_codes = zeros(blocks > 0 ? slice.count : 0, at::kByte);
   state.first_scale = zeros(blocks, at::kFloat);
   state.second_scale = zeros(blocks, at::kFloat);
   state.first = zeros(small, at::kFloat);
@@ -47,21 +47,21 @@ AdamW8bit::State AdamW8bit::state_for(const model::Unit& unit) const {
 }
 
 void AdamW8bit::step(double learning_rate) {
-  for (std::size_t i = 0; i < units().size(); ++i) {
-    const auto& unit = *units()[i];
+  for (std::size_t i = 0; i < slices().size(); ++i) {
+    const model::HeldSlice& slice = slices()[i];
     const State& state = states_[i];
     for (const Span& span : state.spans) {
       const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, span.begin, span.count); };
       kernels::UpdateBuffers buffers{
-          .gradient = part(unit.gradients()), .exact = part(unit.exact()), .weights = part(unit.weights()), .first = {}, .second = {}};
+          .gradient = part(slice.gradients), .exact = part(slice.exact), .weights = part(slice.weights), .first = {}, .second = {}};
       const kernels::UpdateSettings numbers{.rule = kernels::Rule::adamw,
                                             .rate = learning_rate * span.rate,
                                             .beta1 = settings().beta1,
                                             .beta2 = settings().beta2,
                                             .epsilon = settings().epsilon,
                                             .decay = span.decay,
-                                            .key = key_of(unit),
-                                            .place = span.begin};
+                                            .key = key_of(slice),
+                                            .place = slice.begin + span.begin};
       if (span.coded) {
         const auto scales = [&](const at::Tensor& all) { return all.narrow(0, span.state, blocks_of(span.count)); };
         kernels::adamw_8bit(buffers, {part(state.first_codes), scales(state.first_scale), first_map_},
@@ -77,10 +77,10 @@ void AdamW8bit::step(double learning_rate) {
 
 std::vector<model::Unit::NamedView> AdamW8bit::named_state() const {
   std::vector<model::Unit::NamedView> views;
-  for (std::size_t i = 0; i < units().size(); ++i) {
+  for (std::size_t i = 0; i < slices().size(); ++i) {
     const State& state = states_[i];
     std::int64_t blocks = 0, small = 0;
-    for (const Place& place : places(*units()[i])) {
+    for (const Place& place : places(slices()[i])) {
       const auto add = [&](const char* kind, const at::Tensor& values) {
         views.push_back({fmt::format("{}.{}", kind, place.piece->name), values});
       };

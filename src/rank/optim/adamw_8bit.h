@@ -13,7 +13,7 @@ class AdamW8bit : public Optimizer {
  public:
   static constexpr std::int64_t kSmallest = layout::smallest_coded;
 
-  AdamW8bit(std::vector<model::Unit*> units, const Settings& settings);
+  AdamW8bit(const model::Store& store, const Settings& settings);
 
   void step(double learning_rate) override;
   std::vector<model::Unit::NamedView> named_state() const override;
@@ -21,18 +21,18 @@ class AdamW8bit : public Optimizer {
  private:
   // Neighbouring parameters that one call updates.
   struct Span {
-    std::int64_t begin, count;  // in the unit
+    std::int64_t begin, count;  // in the slice
     double rate, decay;
     bool coded;
     std::int64_t state;  // where its scales (coded) or its f32 moments begin
   };
   struct State {
     std::vector<Span> spans;
-    at::Tensor first_codes, second_codes;  // [unit.elements()] u8
+    at::Tensor first_codes, second_codes;  // [count of the slice] u8
     at::Tensor first_scale, second_scale;  // [blocks] f32
     at::Tensor first, second;              // f32: of the small parameters
   };
-  State state_for(const model::Unit& unit) const;
+  State state_for(const model::HeldSlice& slice) const;
 
   std::vector<State> states_;
   at::Tensor first_map_, second_map_;

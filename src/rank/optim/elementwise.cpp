@@ -22,21 +22,21 @@ at::Tensor part(const at::Tensor& flat, std::int64_t begin, std::int64_t count) 
 
 }  // namespace
 
-Elementwise::Elementwise(std::vector<model::Unit*> all, const Settings& settings)
-    : Optimizer(std::move(all), settings), rule_(rule_of(settings.method)) {
-  for (const auto* unit : units()) {
-    first_.push_back(at::zeros_like(unit->exact()));
-    second_.push_back(rule_ == kernels::Rule::adamw ? at::zeros_like(unit->exact()) : at::Tensor());
+Elementwise::Elementwise(const model::Store& store, const Settings& settings)
+    : Optimizer(store, settings), rule_(rule_of(settings.method)) {
+  for (const model::HeldSlice& slice : slices()) {
+    first_.push_back(at::zeros_like(slice.exact));
+    second_.push_back(rule_ == kernels::Rule::adamw ? at::zeros_like(slice.exact) : at::Tensor());
   }
 }
 
 void Elementwise::step(double learning_rate) {
-  for (std::size_t i = 0; i < units().size(); ++i) {
-    const auto& unit = *units()[i];
-    for (const auto& [begin, count, rate, decay] : stretches(unit)) {
-      kernels::update({.gradient = part(unit.gradients(), begin, count),
-                       .exact = part(unit.exact(), begin, count),
-                       .weights = part(unit.weights(), begin, count),
+  for (std::size_t i = 0; i < slices().size(); ++i) {
+    const model::HeldSlice& slice = slices()[i];
+    for (const auto& [begin, count, rate, decay] : stretches(slice)) {
+      kernels::update({.gradient = part(slice.gradients, begin, count),
+                       .exact = part(slice.exact, begin, count),
+                       .weights = part(slice.weights, begin, count),
                        .first = part(first_[i], begin, count),
                        .second = part(second_[i], begin, count)},
                       control(),
@@ -46,8 +46,8 @@ void Elementwise::step(double learning_rate) {
                        .beta2 = settings().beta2,
                        .epsilon = settings().epsilon,
                        .decay = decay,
-                       .key = key_of(unit),
-                       .place = begin,
+                       .key = key_of(slice),
+                       .place = slice.begin + begin,
                        .zero_gradient = true});
     }
   }
@@ -55,12 +55,9 @@ void Elementwise::step(double learning_rate) {
 
 std::vector<model::Unit::NamedView> Elementwise::named_state() const {
   std::vector<model::Unit::NamedView> views;
-  const auto add = [&](const char* state, const model::Unit& unit, const at::Tensor& flat) {
-    for (auto& [name, view] : unit.pieces_of(flat)) views.push_back({fmt::format("{}.{}", state, name), view});
-  };
-  for (std::size_t i = 0; i < units().size(); ++i) {
-    add(rule_ == kernels::Rule::sgd ? "momentum_buffer" : "exp_avg", *units()[i], first_[i]);
-    if (second_[i].defined()) add("exp_avg_sq", *units()[i], second_[i]);
+  for (std::size_t i = 0; i < slices().size(); ++i) {
+    add_views(views, rule_ == kernels::Rule::sgd ? "momentum_buffer" : "exp_avg", slices()[i], first_[i]);
+    if (second_[i].defined()) add_views(views, "exp_avg_sq", slices()[i], second_[i]);
   }
   return views;
 }

@@ -9,17 +9,17 @@ namespace lockstep::optim {
 // States: AdamW exp_avg and exp_avg_sq, Lion exp_avg, SGD momentum_buffer; of the type of the unit's exact weights.
 class Elementwise : public Optimizer {
  public:
-  Elementwise(std::vector<model::Unit*> units, const Settings& settings);
+  Elementwise(const model::Store& store, const Settings& settings);
 
   void step(double learning_rate) override;
   std::vector<model::Unit::NamedView> named_state() const override;
 
-  const at::Tensor& first(std::size_t unit) const { return first_[unit]; }
-  const at::Tensor& second(std::size_t unit) const { return second_[unit]; }
+  const at::Tensor& first(std::size_t slice) const { return first_[slice]; }
+  const at::Tensor& second(std::size_t slice) const { return second_[slice]; }
 
  private:
   kernels::Rule rule_;
-  std::vector<at::Tensor> first_, second_;  // [unit.elements()] each; second_ undefined where the method has one state
+  std::vector<at::Tensor> first_, second_;  // [count] of each slice; second_ undefined where the method has one state
 };
 
 }  // namespace lockstep::optim

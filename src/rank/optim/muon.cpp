@@ -31,13 +31,14 @@ at::Tensor orthogonalized(const at::Tensor& matrix) {
   return tall ? x.t() : x;
 }
 
-Muon::Muon(std::vector<model::Unit*> all, const Settings& settings) : Optimizer(std::move(all), settings) {
-  for (const auto* unit : units()) {
-    const auto zeros = [&](std::int64_t count) { return at::zeros({count}, unit->exact().options()); };
-    for (const Place& place : places(*unit)) {
+Muon::Muon(const model::Store& store, const Settings& settings) : Optimizer(store, settings) {
+  for (std::size_t i = 0; i < slices().size(); ++i) {
+    const model::HeldSlice& slice = slices()[i];
+    const auto zeros = [&](std::int64_t count) { return at::zeros({count}, slice.exact.options()); };
+    for (const Place& place : places(slice)) {
       const bool outer = place.leaf->role == model::Role::token_embedding || place.leaf->role == model::Role::output_head;
       const bool orthogonal = !outer && place.piece->shape.size() == 2;
-      parameters_.push_back({unit, place, orthogonal, zeros(place.count), orthogonal ? at::Tensor() : zeros(place.count)});
+      parameters_.push_back({i, place, orthogonal, zeros(place.count), orthogonal ? at::Tensor() : zeros(place.count)});
     }
   }
 }
@@ -48,43 +49,42 @@ void Muon::step(double learning_rate) {
 }
 
 void Muon::update_matrix(const Parameter& p, double learning_rate) const {
+  const model::HeldSlice& slice = slices()[p.slice];
   const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin, p.place.count); };
-  const at::Tensor gradient = part(p.unit->gradients());
+  const at::Tensor gradient = part(slice.gradients);
   const auto working = gradient.is_cuda() ? at::kBFloat16 : at::kFloat;
   const at::Tensor momentum = at::empty(p.place.piece->shape, gradient.options().dtype(working));
   kernels::nesterov(gradient, p.first, momentum, control(),
-                    {.beta1 = settings().muon_momentum, .key = key_of(*p.unit), .place = p.place.begin});
+                    {.beta1 = settings().muon_momentum, .key = key_of(slice), .place = slice.begin + p.place.begin});
   const double stretch = std::sqrt(std::max(1.0, double(momentum.size(0)) / double(momentum.size(1))));
   kernels::update({.gradient = orthogonalized(momentum).contiguous().view({-1}),
-                   .exact = part(p.unit->exact()),
-                   .weights = part(p.unit->weights()),
+                   .exact = part(slice.exact),
+                   .weights = part(slice.weights),
                    .first = {},
                    .second = {}},
                   control(),
                   {.rule = kernels::Rule::apply,
                    .rate = learning_rate * stretch,
                    .decay = p.place.decay / stretch,  // decay goes by the learning rate itself
-                   .key = key_of(*p.unit),
-                   .place = p.place.begin,
+                   .key = key_of(slice),
+                   .place = slice.begin + p.place.begin,
                    .zero_gradient = false});
 }
 
 void Muon::update_other(const Parameter& p, double learning_rate) const {
+  const model::HeldSlice& slice = slices()[p.slice];
   const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin, p.place.count); };
-  kernels::update({.gradient = part(p.unit->gradients()),
-                   .exact = part(p.unit->exact()),
-                   .weights = part(p.unit->weights()),
-                   .first = p.first,
-                   .second = p.second},
-                  control(),
-                  {.rule = kernels::Rule::adamw,
-                   .rate = learning_rate,
-                   .beta1 = settings().beta1,
-                   .beta2 = settings().beta2,
-                   .epsilon = settings().epsilon,
-                   .decay = p.place.decay,
-                   .key = key_of(*p.unit),
-                   .place = p.place.begin});
+  kernels::update(
+      {.gradient = part(slice.gradients), .exact = part(slice.exact), .weights = part(slice.weights), .first = p.first, .second = p.second},
+      control(),
+      {.rule = kernels::Rule::adamw,
+       .rate = learning_rate,
+       .beta1 = settings().beta1,
+       .beta2 = settings().beta2,
+       .epsilon = settings().epsilon,
+       .decay = p.place.decay,
+       .key = key_of(slice),
+       .place = slice.begin + p.place.begin});
 }
 
 std::vector<model::Unit::NamedView> Muon::named_state() const {

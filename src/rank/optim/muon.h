@@ -14,14 +14,14 @@ at::Tensor orthogonalized(const at::Tensor& matrix);
 // AdamW's. States: momentum_buffer of the matrices, exp_avg and exp_avg_sq of the rest; of the type of the unit's exact weights.
 class Muon : public Optimizer {
  public:
-  Muon(std::vector<model::Unit*> units, const Settings& settings);
+  Muon(const model::Store& store, const Settings& settings);
 
   void step(double learning_rate) override;
   std::vector<model::Unit::NamedView> named_state() const override;
 
  private:
   struct Parameter {
-    const model::Unit* unit;
+    std::size_t slice;
     Place place;
     bool orthogonal;
     at::Tensor first, second;  // [count]; momentum and nothing where orthogonal

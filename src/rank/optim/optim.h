@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "rank/model/unit.h"
+#include "rank/model/weights/store.h"
+#include "rank/model/weights/unit.h"
 
 namespace lockstep::optim {
 
@@ -40,8 +41,8 @@ struct Settings {
 };
 Settings settings_for(const config::RunConfig& config, double nominal_tokens);
 
-// Owns the states of its units and the control numbers on the device. One thread, the device's current stream. Not collective:
-// the totals it is given are already summed over ranks, so every rank decides the same.
+// Owns the states of what this rank updates (Store::updates()) and the control numbers on the device. One thread, the device's current
+// stream. Not collective: the totals it is given are already summed over ranks, so every rank decides the same.
 //
 // One step:
 //   scale()            -> what backward multiplies the summed loss with
@@ -59,7 +60,7 @@ class Optimizer {
   // f32 scalar on the device: loss_scale / nominal_tokens.
   const at::Tensor& scale() const { return scale_; }
 
-  // Sum of squares of these units' gradients as they stand: f64 scalar on the device.
+  // Sum of squares of the gradients that this rank counts, as they stand: f64 scalar on the device.
   at::Tensor sum_of_squares() const;
   // The totals over all ranks, scalars on the device of any float type: squares of the summed gradient, valid tokens, loss.
   void finish_gradients(const at::Tensor& sum_of_squares, const at::Tensor& token_count, const at::Tensor& loss_sum);
@@ -76,40 +77,46 @@ class Optimizer {
   std::int64_t good_steps() const;  // waits for the device; for checkpoints
 
  protected:
-  Optimizer(std::vector<model::Unit*> units, const Settings& settings);
+  // store: must outlive it.
+  Optimizer(const model::Store& store, const Settings& settings);
 
-  // A stretch of a unit whose numbers are all updated alike.
+  // A stretch of a slice whose numbers are all updated alike.
   struct Stretch {
-    std::int64_t begin, count;
-    double rate;   // times the learning rate
-    double decay;  // weight decay
+    std::int64_t begin, count;  // in the slice
+    double rate;                // times the learning rate
+    double decay;               // weight decay
   };
   double rate_of(const model::LeafSpec& leaf) const;
-  // The whole unit, padding included, in as few stretches as its leaves allow.
-  std::vector<Stretch> stretches(const model::Unit& unit) const;
-  // What the random bits of a unit's rounding follow from, beside the update count.
-  std::uint64_t key_of(const model::Unit& unit) const;
+  // The whole slice, padding included, in as few stretches as its leaves allow.
+  std::vector<Stretch> stretches(const model::HeldSlice& slice) const;
+  // What the random bits of a unit's rounding follow from, beside the update count and a number's place in the unit.
+  std::uint64_t key_of(const model::HeldSlice& slice) const;
 
-  // Every piece of a unit: what a method that looks at whole matrices works on.
+  // A piece of a slice: what a method that looks at whole matrices works on.
   struct Place {
     const model::LeafSpec* leaf;
     const model::Piece* piece;
-    std::int64_t begin, count;
+    std::int64_t begin, count;  // in the slice
     double rate, decay;
   };
-  std::vector<Place> places(const model::Unit& unit) const;
+  // All of them; a slice never cuts one.
+  std::vector<Place> places(const model::HeldSlice& slice) const;
+  // Views of `flat` (one number per number of the slice) by the names of its pieces, "<state>.<name>".
+  void add_views(std::vector<model::Unit::NamedView>& views, const char* state, const model::HeldSlice& slice,
+                 const at::Tensor& flat) const;
 
-  const std::vector<model::Unit*>& units() const { return units_; }
+  // In the same order every time; gradients may have moved since the last.
+  std::span<const model::HeldSlice> slices() const { return store_.updates(); }
   const Settings& settings() const { return settings_; }
 
  private:
-  std::vector<model::Unit*> units_;
+  const model::Store& store_;
   Settings settings_;
   at::Tensor control_, scale_;
 };
 
-// The method that settings.method names, over those of the units that are trained.
-std::unique_ptr<Optimizer> make_optimizer(const std::vector<model::Unit*>& units, const Settings& settings);
-std::unique_ptr<Optimizer> make_optimizer(const config::RunConfig& config, const std::vector<model::Unit*>& units, double nominal_tokens);
+// The method that settings.method names, over what this rank updates of the store, which must outlive it.
+std::unique_ptr<Optimizer> make_optimizer(const model::Store& store, const Settings& settings);
+std::unique_ptr<Optimizer> make_optimizer(const config::RunConfig& config, const model::Store& store, double nominal_tokens);
 
 }  // namespace lockstep::optim

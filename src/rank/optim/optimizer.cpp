@@ -1,7 +1,7 @@
 // What all optimizers share: settings, the control numbers of a step, and which stretches of a unit are updated alike.
+#include <algorithm>
 #include <cstring>
-#include <functional>
-#include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -48,15 +48,14 @@ Settings settings_for(const config::RunConfig& config, double nominal_tokens) {
           .seed = trainer.seed};
 }
 
-Optimizer::Optimizer(std::vector<model::Unit*> units, const Settings& settings) : units_(std::move(units)), settings_(settings) {
-  base::check(!units_.empty(), "an optimizer has units");
-  for (const auto* unit : units_) base::check(unit->gradients().defined(), "an optimizer's units are trainable");
+Optimizer::Optimizer(const model::Store& store, const Settings& settings) : store_(store), settings_(settings) {
+  base::check(!slices().empty(), "an optimizer has something to update");
   restore_control(0, settings_.initial_loss_scale, 0, 0);
 }
 
 at::Tensor Optimizer::sum_of_squares() const {
   std::vector<at::Tensor> flats;
-  for (const auto* unit : units_) flats.push_back(unit->gradients());
+  for (const model::HeldSlice& slice : store_.counts()) flats.push_back(slice.gradients);
   return kernels::sum_of_squares(flats);
 }
 
@@ -83,7 +82,7 @@ StepReport Optimizer::report() const { return report_of(control_); }
 std::int64_t Optimizer::good_steps() const { return std::int64_t(control_of(control_).good_steps); }
 
 void Optimizer::restore_control(std::int64_t updates, double loss_scale, std::int64_t good_steps, std::int64_t skipped_total) {
-  const auto device = units_.front()->weights().device();
+  const auto device = slices().front().weights.device();
   control_ = control_tensor({.gradient_norm = 0,
                              .factor = 0,
                              .skip = 0,
@@ -106,34 +105,45 @@ double Optimizer::rate_of(const model::LeafSpec& leaf) const {
   throw base::Bug("a role that has no name");
 }
 
-std::vector<Optimizer::Stretch> Optimizer::stretches(const model::Unit& unit) const {
+std::vector<Optimizer::Stretch> Optimizer::stretches(const model::HeldSlice& slice) const {
   std::vector<Stretch> all;
-  const auto& leaves = unit.spec().leaves;
+  const auto& leaves = store_.spec(slice.unit).leaves;
+  const layout::FlatLayout& flat = store_.flat(slice.unit);
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    const auto end = i + 1 < leaves.size() ? unit.offset(i + 1) : unit.elements();
+    const auto leaf_end = i + 1 < leaves.size() ? flat.offsets[i + 1].value() : flat.elements;
+    const auto begin = std::max(flat.offsets[i].value() - slice.begin, std::int64_t{0}),
+               end = std::min(leaf_end - slice.begin, slice.count);
+    if (begin >= end) continue;
     const double rate = rate_of(leaves[i]), decay = leaves[i].decay ? settings_.weight_decay : 0;
-    if (all.empty() || all.back().rate != rate || all.back().decay != decay) all.push_back({unit.offset(i), 0, rate, decay});
+    if (all.empty() || all.back().rate != rate || all.back().decay != decay) all.push_back({begin, 0, rate, decay});
     all.back().count = end - all.back().begin;
   }
   return all;
 }
 
-std::vector<Optimizer::Place> Optimizer::places(const model::Unit& unit) const {
+std::vector<Optimizer::Place> Optimizer::places(const model::HeldSlice& slice) const {
   std::vector<Place> all;
-  const auto& leaves = unit.spec().leaves;
+  const auto& leaves = store_.spec(slice.unit).leaves;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    std::int64_t at = unit.offset(i);
+    std::int64_t at = store_.flat(slice.unit).offsets[i].value() - slice.begin;
     for (const model::Piece& piece : leaves[i].pieces) {
-      const std::int64_t count = std::accumulate(piece.shape.begin(), piece.shape.end(), std::int64_t(1), std::multiplies<>());
-      all.push_back({&leaves[i], &piece, at, count, rate_of(leaves[i]), leaves[i].decay ? settings_.weight_decay : 0});
-      at += count;
+      const std::int64_t begin = std::exchange(at, at + piece.elements());
+      if (at <= 0 || begin >= slice.count) continue;
+      base::check(begin >= 0 && at <= slice.count, "a slice of what is updated by matrices cuts none");
+      all.push_back({&leaves[i], &piece, begin, piece.elements(), rate_of(leaves[i]), leaves[i].decay ? settings_.weight_decay : 0});
     }
   }
   return all;
 }
 
-std::uint64_t Optimizer::key_of(const model::Unit& unit) const {
-  return base::hash64(unit.name(), std::uint64_t(settings_.seed) * 0x9e3779b97f4a7c15ull + 0x517cc1b727220a95ull);
+void Optimizer::add_views(std::vector<model::Unit::NamedView>& views, const char* state, const model::HeldSlice& slice,
+                          const at::Tensor& flat) const {
+  for (const Place& place : places(slice))
+    views.push_back({fmt::format("{}.{}", state, place.piece->name), flat.narrow(0, place.begin, place.count).view(place.piece->shape)});
+}
+
+std::uint64_t Optimizer::key_of(const model::HeldSlice& slice) const {
+  return base::hash64(store_.spec(slice.unit).name, std::uint64_t(settings_.seed) * 0x9e3779b97f4a7c15ull + 0x517cc1b727220a95ull);
 }
 
 }  // namespace lockstep::optim

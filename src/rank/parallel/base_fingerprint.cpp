@@ -3,7 +3,7 @@
 
 #include <ATen/ops/cat.h>
 
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 
 namespace lockstep::parallel {
 namespace {

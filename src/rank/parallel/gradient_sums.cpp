@@ -14,15 +14,15 @@ namespace {
 
 constexpr std::int64_t kSlice = std::int64_t(16) << 20;  // numbers of the host at a time: 64 MiB on the device
 
-std::int64_t bytes_of(const model::Unit& unit) { return 4 * unit.elements(); }
+std::int64_t bytes_of(const model::HeldSlice& slice) { return 4 * slice.count; }
 
 }  // namespace
 
-GradientSums::GradientSums(std::vector<model::Unit*> units, std::int64_t room_bytes) {
-  for (model::Unit* unit : units) {
-    const bool on_host = bytes_of(*unit) > room_bytes;
-    if (!on_host) room_bytes -= bytes_of(*unit);
-    sums_.push_back({.unit = unit, .on_host = on_host});
+GradientSums::GradientSums(const model::Store& store, std::vector<model::HeldSlice> slices, std::int64_t room_bytes) : store_(store) {
+  for (model::HeldSlice& slice : slices) {
+    const bool on_host = bytes_of(slice) > room_bytes;
+    if (!on_host) room_bytes -= bytes_of(slice);
+    sums_.push_back({.slice = std::move(slice), .on_host = on_host});
   }
 }
 
@@ -30,10 +30,10 @@ bool GradientSums::on_device() const {
   return std::none_of(sums_.begin(), sums_.end(), [](const Sum& sum) { return sum.on_host; });
 }
 
-void GradientSums::added(const model::Unit* often, std::int64_t additions) {
+void GradientSums::added(std::optional<std::size_t> often, std::int64_t additions) {
   base::check(additions <= kMostAdditions, "a micro-step adds to no gradient more often than 16 bits allow");
   for (Sum& sum : sums_) {
-    const std::int64_t each = sum.unit == often ? additions : 1;
+    const std::int64_t each = often == sum.slice.unit ? additions : 1;
     sum.additions += each;
     sum.most = std::max(sum.most, each);
   }
@@ -46,7 +46,7 @@ void GradientSums::make_way() {
 
 template <typename Body>
 void GradientSums::in_slices(Sum& sum, Copies copies, Body body) {
-  const at::Tensor& gradients = sum.unit->gradients();
+  const at::Tensor& gradients = sum.slice.gradients;
   if (!sum.on_host) return body(sum.total, gradients);
   if (!slice_.defined()) slice_ = at::empty({kSlice}, gradients.options().dtype(at::kFloat));
   for (std::int64_t begin = 0; begin < gradients.numel(); begin += kSlice) {
@@ -59,7 +59,7 @@ void GradientSums::in_slices(Sum& sum, Copies copies, Body body) {
 }
 
 void GradientSums::flush(Sum& sum) {
-  const at::Tensor& gradients = sum.unit->gradients();
+  const at::Tensor& gradients = sum.slice.gradients;
   if (!sum.total.defined()) {
     const auto here = gradients.options().dtype(at::kFloat);
     const auto options = sum.on_host ? here.device(at::kCPU).pinned_memory(gradients.is_cuda()) : here;
@@ -70,7 +70,7 @@ void GradientSums::flush(Sum& sum) {
           "memory",
           "there is no room for {:.1f} GiB of {} memory, in which gradients of {} are summed in f32: {}. Use at most 8 "
           "micro-batches a step (trainer.gradient_accumulation), which need no such sums, or make room for them.",
-          double(bytes_of(*sum.unit)) / double(1 << 30), sum.on_host ? "host" : "device", sum.unit->name(),
+          double(bytes_of(sum.slice)) / double(1 << 30), sum.on_host ? "host" : "device", store_.spec(sum.slice.unit).name,
           std::string_view(error.what()).substr(0, std::string_view(error.what()).find('\n')));
     }
   }

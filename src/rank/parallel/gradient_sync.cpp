@@ -8,11 +8,11 @@ namespace lockstep::parallel {
 namespace {
 
 // What ranks exchange. The weights' type is enough: each rank's own sum is rounded to it once.
-at::ScalarType wire_type(const config::ParallelConfig& options, const model::Unit& unit) {
+at::ScalarType wire_type(const config::ParallelConfig& options, const model::HeldSlice& slice) {
   switch (options.reduce_dtype) {
-    case config::ReduceDType::automatic: return unit.weights().scalar_type();
+    case config::ReduceDType::automatic: return slice.weights.scalar_type();
     case config::ReduceDType::f32: return at::kFloat;
-    case config::ReduceDType::gradient: return unit.gradients().scalar_type();
+    case config::ReduceDType::gradient: return slice.gradients.scalar_type();
   }
   throw base::Bug("a type of the wire that has no name");
 }
@@ -22,18 +22,17 @@ constexpr std::size_t kCopiesUnderWay = 4;
 
 }  // namespace
 
-GradientSync::GradientSync(const at::Tensor& gradients, std::vector<model::Unit*> units, const config::ParallelConfig& options)
-    : gradients_(gradients), units_(std::move(units)), options_(options) {
+GradientSync::GradientSync(const at::Tensor& gradients, model::WholeStore& store, const config::ParallelConfig& options)
+    : gradients_(gradients), store_(store), options_(options), first_leaf_(store.units()) {
   const auto bytes = static_cast<std::int64_t>(options.bucket_cap_mb * 1024 * 1024);
-  wire_ = wire_type(options, *units_.front());
+  wire_ = wire_type(options, store.updates().front());
   // Whole vector registers and cache lines on either side of a cut. By what travels: ranks may hold their gradients in different types.
   const std::int64_t elements = std::max<std::int64_t>(bytes / std::int64_t(c10::elementSize(wire_)) / 256 * 256, 256);
   make_buckets(gradients, elements);
+  store.listen([this](std::size_t unit, std::size_t leaf) { leaf_ready(first_leaf_[unit] + leaf); });
 }
 
-GradientSync::~GradientSync() {
-  for (model::Unit* unit : units_) unit->listen(nullptr);
-}
+GradientSync::~GradientSync() { store_.listen(nullptr); }
 
 void GradientSync::make_buckets(const at::Tensor& gradients, std::int64_t bucket_elements) {
   // A reduction is element by element, so cuts need not fall between parameters: equal slices keep the link busy evenly.
@@ -44,23 +43,24 @@ void GradientSync::make_buckets(const at::Tensor& gradients, std::int64_t bucket
   }
   std::vector<std::pair<std::string, std::string>> span(buckets_.size());  // first and last unit of each bucket
   std::int64_t unit_begin = 0;
-  for (model::Unit* unit : units_) {
-    base::check(unit->gradients().data_ptr() == gradients.narrow(0, unit_begin, unit->elements()).data_ptr(),
+  for (const model::HeldSlice& slice : store_.updates()) {
+    base::check(slice.gradients.data_ptr() == gradients.narrow(0, unit_begin, slice.count).data_ptr(),
                 "units' gradients lie in the shared buffer in the order of completion");
-    const std::int64_t unit_end = unit_begin + unit->elements();
+    const std::int64_t unit_end = unit_begin + slice.count;
+    const model::UnitSpec& spec = store_.spec(slice.unit);
+    const layout::FlatLayout& flat = store_.flat(slice.unit);
+    first_leaf_[slice.unit] = leaves_.size();
     for (std::size_t b = unit_begin / bucket_elements; b <= static_cast<std::size_t>((unit_end - 1) / bucket_elements); ++b) {
-      if (span[b].first.empty()) span[b].first = unit->name();
-      span[b].second = unit->name();
+      if (span[b].first.empty()) span[b].first = spec.name;
+      span[b].second = spec.name;
     }
-    for (std::size_t i = 0; i < unit->spec().leaves.size(); ++i) {
-      const std::int64_t begin = unit_begin + unit->offset(i);
-      const std::int64_t end = begin + unit->spec().leaves[i].elements();
+    for (std::size_t i = 0; i < spec.leaves.size(); ++i) {
+      const std::int64_t begin = unit_begin + flat.offsets[i].value();
+      const std::int64_t end = begin + spec.leaves[i].elements();
       leaves_.push_back(
-          {unit, i, static_cast<std::size_t>(begin / bucket_elements), static_cast<std::size_t>((end - 1) / bucket_elements)});
+          {slice.unit, i, static_cast<std::size_t>(begin / bucket_elements), static_cast<std::size_t>((end - 1) / bucket_elements)});
       for (std::size_t b = leaves_.back().first_bucket; b <= leaves_.back().last_bucket; ++b) ++buckets_[b].leaves;
     }
-    const std::size_t first_leaf = leaves_.size() - unit->spec().leaves.size();
-    unit->listen([this, first_leaf](std::size_t leaf) { leaf_ready(first_leaf + leaf); });
     unit_begin = unit_end;
   }
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -114,7 +114,7 @@ std::vector<std::string> GradientSync::missing() const {
   std::vector<std::string> names;
   for (const Leaf& leaf : leaves_) {
     if (leaf.ready) continue;
-    for (const model::Piece& piece : leaf.unit->spec().leaves[leaf.index].pieces) names.push_back(piece.name);
+    for (const model::Piece& piece : store_.spec(leaf.unit).leaves[leaf.index].pieces) names.push_back(piece.name);
   }
   return names;
 }

@@ -11,15 +11,15 @@
 
 #include "config/run_config.h"
 #include "rank/comm/comm.h"
-#include "rank/model/unit.h"
+#include "rank/model/weights/whole_store.h"
 
 namespace lockstep::parallel {
 
-// Listens to the units it is given; they and their gradient buffer must outlive it. One thread.
+// Listens to the store, which must outlive it, as must the gradient buffer. One thread.
 class GradientSync {
  public:
-  // gradients: one buffer that holds all units' gradients, in the order of `units`, which is the order backward completes them.
-  GradientSync(const at::Tensor& gradients, std::vector<model::Unit*> units, const config::ParallelConfig& options);
+  // gradients: one buffer that holds those of all trained units, in the order backward completes them.
+  GradientSync(const at::Tensor& gradients, model::WholeStore& store, const config::ParallelConfig& options);
   ~GradientSync();
   GradientSync(const GradientSync&) = delete;
 
@@ -42,8 +42,7 @@ class GradientSync {
 
  private:
   struct Leaf {
-    const model::Unit* unit;
-    std::size_t index;
+    std::size_t unit, index;
     std::size_t first_bucket, last_bucket;
     bool ready = false;
   };
@@ -54,11 +53,12 @@ class GradientSync {
   std::vector<std::string> missing() const;
 
   at::Tensor gradients_;
-  std::vector<model::Unit*> units_;
+  model::WholeStore& store_;
   config::ParallelConfig options_;
   at::ScalarType wire_ = at::kFloat;
   std::vector<Bucket> buckets_;
   std::vector<Leaf> leaves_;
+  std::vector<std::size_t> first_leaf_;  // by unit
   // While armed:
   const comm::Group* group_ = nullptr;
   std::vector<int> pending_;  // per bucket: leaves still to come

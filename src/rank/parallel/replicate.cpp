@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -124,26 +124,42 @@ std::int64_t Replica::parameters() const { return count_parameters(in_forward_or
 
 std::int64_t Replica::trained_parameters() const { return count_parameters(trained_in_forward_order()); }
 
+namespace {
+
+Replica with_store(Replica replica) {
+  replica.store = std::make_unique<model::WholeStore>(replica.in_forward_order(), replica.adapters_in_forward_order());
+  return replica;
+}
+
+std::vector<std::unique_ptr<model::Unit>> make_frozen(std::vector<model::UnitSpec> specs, const model::UnitStorage& storage) {
+  std::vector<std::unique_ptr<model::Unit>> units;
+  for (model::UnitSpec& spec : specs) units.push_back(std::make_unique<model::Unit>(std::move(spec), storage));
+  return units;
+}
+
+}  // namespace
+
 Replica make_replica(std::vector<model::UnitSpec> specs, const model::UnitStorage& storage) {
   Replica replica;
-  if (!storage.trainable) {
-    for (model::UnitSpec& spec : specs) replica.units.push_back(std::make_unique<model::Unit>(std::move(spec), storage));
-    return replica;
+  if (storage.trainable) {
+    std::vector<std::optional<model::UnitSpec>> trained;
+    for (model::UnitSpec& spec : specs) trained.emplace_back(std::move(spec));
+    replica.units = make_trained(std::move(trained), storage, replica.gradients);
+  } else {
+    replica.units = make_frozen(std::move(specs), storage);
   }
-  std::vector<std::optional<model::UnitSpec>> trained;
-  for (model::UnitSpec& spec : specs) trained.emplace_back(std::move(spec));
-  replica.units = make_trained(std::move(trained), storage, replica.gradients);
-  return replica;
+  return with_store(std::move(replica));
 }
 
 Replica make_adapted_replica(std::vector<model::UnitSpec> specs, std::vector<std::optional<model::UnitSpec>> adapters,
                              model::UnitStorage storage) {
+  Replica replica;
   storage.trainable = false;
-  Replica replica = make_replica(std::move(specs), storage);
+  replica.units = make_frozen(std::move(specs), storage);
   storage.trainable = true;
   storage.quantization = model::Quantization::none;
   replica.adapters = make_trained(std::move(adapters), storage, replica.gradients);
-  return replica;
+  return with_store(std::move(replica));
 }
 
 void hold_gradients(Replica& replica, at::ScalarType type) {
@@ -161,6 +177,7 @@ void hold_gradients(Replica& replica, at::ScalarType type) {
     unit->place_gradients(replica.gradients.narrow(0, begin, unit->elements()));
     begin += unit->elements();
   }
+  replica.store->look_again();
 }
 
 void broadcast_weights(const comm::Group& group, const Replica& replica) {

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "rank/parallel/base_fingerprint.h"
 #include "rank/train/fit_batch.h"
 #include "rank/train/make_model.h"
@@ -99,12 +99,11 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->replica = make_units(run->config, request.device);
   run->model = make_decoder(run->config, run->replica);
   choose_precision(run->config, *run->model, request.device);
-  run->optimizer = optim::make_optimizer(run->config, run->replica.trained_in_backward_order(), run->nominal_tokens());
+  run->optimizer = optim::make_optimizer(run->config, *run->replica.store, run->nominal_tokens());
   everyone.meet("building the model");
   choose_memory(everyone, *run);
   const std::string fitted = fit_batch_size(everyone, *run);
-  run->gradients =
-      std::make_unique<parallel::GradientSync>(run->replica.gradients, run->replica.trained_in_backward_order(), run->config.parallel);
+  run->gradients = std::make_unique<parallel::GradientSync>(run->replica.gradients, *run->replica.store, run->config.parallel);
   const data::Corpus& corpus = *run->dataset.training;
   const std::int64_t rows = run->batch.batch_size * run->config.data.seq_len;
   run->micro_steps =

@@ -2,7 +2,7 @@
 #include "rank/train/export.h"
 
 #include "rank/hub/peft.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 
 namespace lockstep::train {
 

@@ -1,5 +1,5 @@
 // Tries micro-batches on for size.
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "rank/train/fit_batch.h"
 
 #include <ATen/ops/full.h>

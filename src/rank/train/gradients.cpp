@@ -11,10 +11,10 @@ namespace lockstep::train {
 namespace {
 
 // Units whose sums are best on the device come first: the output matrix's is flushed most often.
-std::vector<model::Unit*> by_flushes(const parallel::Replica& replica, const model::Unit* often) {
-  std::vector<model::Unit*> units = replica.trained_in_backward_order();
-  std::stable_partition(units.begin(), units.end(), [&](const model::Unit* unit) { return unit == often; });
-  return units;
+std::vector<model::HeldSlice> by_flushes(const model::Store& store, std::optional<std::size_t> often) {
+  std::vector<model::HeldSlice> slices(store.updates().begin(), store.updates().end());
+  std::stable_partition(slices.begin(), slices.end(), [&](const model::HeldSlice& slice) { return slice.unit == often; });
+  return slices;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ std::unique_ptr<parallel::GradientSums> apply(const MemoryPlan& plan, const Memo
   model.set_recompute(plan.recompute, question.config.trainer.offload_checkpoints);
   model.set_most_head_chunks(layout::most_head_chunks(plan.gradients, micro_batches));
   if (!layout::needs_sums(plan.gradients, micro_batches)) return nullptr;
-  return std::make_unique<parallel::GradientSums>(by_flushes(replica, model.head_owner()), plan.room_for_sums);
+  return std::make_unique<parallel::GradientSums>(*replica.store, by_flushes(*replica.store, model.head_owner()), plan.room_for_sums);
 }
 
 std::string describe(const MemoryPlan& plan, const config::RunConfig& config, const parallel::GradientSums* sums) {

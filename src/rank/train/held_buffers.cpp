@@ -2,7 +2,7 @@
 #include "rank/train/held_buffers.h"
 
 #include "rank/model/buffers.h"
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 
 namespace lockstep::train {
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "rank/train/make_model.h"
 
 namespace lockstep::train {

@@ -7,7 +7,7 @@
 #include "rank/hub/hub_folder.h"
 #include "rank/hub/peft.h"
 #include "rank/kernels/fp8.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "rank/train/device_memory.h"
 
 namespace lockstep::train {
@@ -51,7 +51,7 @@ parallel::Replica make_units(const config::RunConfig& config, at::Device device)
 }
 
 std::unique_ptr<model::Decoder> make_decoder(const config::RunConfig& config, const parallel::Replica& replica) {
-  return std::make_unique<model::Decoder>(config.model, replica.in_forward_order(), config.lora, replica.adapters_in_forward_order());
+  return std::make_unique<model::Decoder>(config.model, config.lora, *replica.store);
 }
 
 void choose_precision(const config::RunConfig& config, model::Decoder& decoder, at::Device device) {

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "rank/hub/peft.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "rank/train/export.h"
 #include "rank/train/state.h"
 #include "rank/verbs/progress_bar.h"

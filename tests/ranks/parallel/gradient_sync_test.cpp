@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "rank/kernels/graph.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "rank/model/model.h"
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
 #include "rank/parallel/replicate.h"
@@ -40,8 +40,8 @@ struct Net {
       : Net(options, {.device = device, .weight_dtype = type, .gradient_dtype = type}) {}
   Net(const config::ParallelConfig& options, const model::UnitStorage& storage)
       : replica(parallel::make_replica(model::decoder_units(tiny()), storage)),
-        model(tiny(), replica.in_forward_order()),
-        sync(replica.gradients, replica.trained_in_backward_order(), options) {
+        model(tiny(), {}, *replica.store),
+        sync(replica.gradients, *replica.store, options) {
     model::initialize(replica.units, 3);
   }
   parallel::Replica replica;
@@ -167,13 +167,13 @@ struct TwoLeaves {
             {{.name = "pair",
               .leaves = {{.name = "a", .pieces = {{"net.a.weight", {8, 8}}}}, {.name = "b", .pieces = {{"net.b.weight", {8, 8}}}}}}},
             {})),
-        sync(replica.gradients, replica.trained_in_backward_order(), options) {}
+        sync(replica.gradients, *replica.store, options) {}
   void backward(bool uses_b) {
     replica.units[0]->gradient(0).add_(1);
-    replica.units[0]->gradient_ready(0);
+    replica.store->complete(0, 0);
     if (!uses_b) return;
     replica.units[0]->gradient(1).add_(1);
-    replica.units[0]->gradient_ready(1);
+    replica.store->complete(0, 1);
   }
   parallel::Replica replica;
   parallel::GradientSync sync;
@@ -245,7 +245,8 @@ TEST(GradientSync, FlushedSumsOfTwoRanksEqualOneRank) {
   constexpr int micro_steps = 300;
   const auto results = run_ranks(2, config::Backend::automatic, [](comm::World& world) {
     Net net({.bucket_cap_mb = 0.01}, world.device(), at::kBFloat16);
-    parallel::GradientSums sums(net.replica.trained_in_backward_order(), world.place().rank == 0 ? 0 : 1 << 30);  // one on the host
+    const auto held = net.replica.store->updates();
+    parallel::GradientSums sums(*net.replica.store, {held.begin(), held.end()}, world.place().rank == 0 ? 0 : 1 << 30);  // one on the host
     const auto [tokens, targets] = global_batch(2);
     const auto mine = [&](const at::Tensor& all) { return all.narrow(0, 2 * world.place().rank, 2).contiguous().to(world.device()); };
     for (int micro = 0; micro < micro_steps; ++micro) {

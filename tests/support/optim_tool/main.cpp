@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "rank/checkpoint/safetensors.h"
 #include "rank/optim/optim.h"
+#include "rank/model/weights/whole_store.h"
 #include "support/safetensors_tool/write_safetensors.h"
 
 namespace lockstep::optim {
@@ -66,7 +67,8 @@ void run(const std::filesystem::path& in, const std::filesystem::path& job_path,
   model::Unit unit(spec_of(job, file), {.weight_dtype = dtype, .gradient_dtype = dtype, .master = job.value("masters", true)});
   for (const auto& [name, view] : unit.pieces_of(unit.exact())) view.copy_(read(file, "weight." + name));
   unit.refresh_weights();
-  const auto optimizer = make_optimizer({&unit}, settings_of(job));
+  const model::WholeStore store({&unit});
+  const auto optimizer = make_optimizer(store, settings_of(job));
   const auto one = at::ones({}, at::kDouble);
   const auto& rates = job.at("rates");
   for (std::size_t step = 0; step < rates.size(); ++step) {

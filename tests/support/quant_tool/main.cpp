@@ -10,7 +10,7 @@
 #include "rank/hub/bnb.h"
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/checkpoint/safetensors.h"
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 #include "support/safetensors_tool/write_safetensors.h"
 
 namespace lockstep::checkpoint {

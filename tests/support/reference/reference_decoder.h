@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "rank/model/unit.h"
+#include "rank/model/weights/unit.h"
 
 namespace lockstep::reference {
 

@@ -6,6 +6,7 @@
 
 #include "rank/checkpoint/manifest.h"
 #include "rank/optim/optim.h"
+#include "rank/model/weights/whole_store.h"
 #include "support/temporary_folder.h"
 #include "unit/checkpoint/contents.h"
 
@@ -32,6 +33,7 @@ model::UnitSpec spec_of(int layer) {
 // Two blocks and their optimizer, some steps on.
 struct Trained {
   std::vector<std::unique_ptr<model::Unit>> units;
+  std::unique_ptr<model::WholeStore> store;
   std::unique_ptr<optim::Optimizer> optimizer;
 
   explicit Trained(const Method& method, int steps) {
@@ -43,7 +45,8 @@ struct Trained {
       fill(units.back()->exact(), 1 + layer);
       units.back()->refresh_weights();
     }
-    optimizer = optim::make_optimizer(all, {.method = method.kind, .max_grad_norm = 0, .seed = 4});
+    store = std::make_unique<model::WholeStore>(all);
+    optimizer = optim::make_optimizer(*store, {.method = method.kind, .max_grad_norm = 0, .seed = 4});
     for (int step = 0; step < steps; ++step) {
       for (const auto& unit : units) fill(unit->gradients(), 10 + step);
       const at::Tensor one = at::full({}, 1.0, at::kDouble);

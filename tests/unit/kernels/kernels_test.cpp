@@ -1,6 +1,6 @@
 // Each kernel against the same arithmetic in plain ATen, over sizes that fill vectors and sizes that do not.
 #include "rank/kernels/kernels.h"
-#include "rank/model/rotary.h"
+#include "rank/model/parts/rotary.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>

@@ -1,5 +1,5 @@
 // Where ranks lie on a mesh, and who is in whose group.
-#include "layout/mesh.h"
+#include "layout/spread/mesh.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Slices cover every element exactly once for any number of ranks, and a table that does not is named; so are placements that cannot be.
-#include "layout/placement.h"
+#include "layout/spread/placement.h"
 
 #include <gtest/gtest.h>
 

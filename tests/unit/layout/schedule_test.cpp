@@ -1,5 +1,5 @@
 // Tables of actions, gathers and reductions: what they hold for hand-worked cases, and that every rule broken once is named.
-#include "layout/schedule.h"
+#include "layout/spread/schedule.h"
 
 #include <gtest/gtest.h>
 

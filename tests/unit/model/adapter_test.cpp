@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "layout/adapter_targets.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::model {

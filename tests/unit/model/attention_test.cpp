@@ -1,5 +1,5 @@
 // Attention over packed records against the definition, record by record: outputs and gradients, with every kernel that this device has.
-#include "rank/model/attention.h"
+#include "rank/model/parts/attention.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -108,7 +108,7 @@ TEST(PackedAttention, EqualsTheDefinitionForEachRecord) {
         const at::Tensor qkv = at::randn({rows, width}, random).to(device, type);
         const at::Tensor dout = at::randn({rows, shape.heads * shape.head_dim}, random).to(device, type);
         const HeadViews heads = head_views(qkv, qkv, dims, shape.time);
-        const Segments segments = segments_of(shape, device);
+        Segments segments = segments_of(shape, device);
         AttentionSaved saved;
         const at::Tensor out = attention_forward(heads, segments, saved);
         EXPECT_EQ(saved.kind, wanted_kind(shape, type, deterministic, device)) << what;

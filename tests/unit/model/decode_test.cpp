@@ -5,8 +5,8 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
-#include "rank/model/adapter.h"
-#include "rank/model/kv_cache.h"
+#include "rank/model/projection/adapter.h"
+#include "rank/model/parts/kv_cache.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::model {

@@ -4,6 +4,7 @@
 
 #include "support/reference/decoder_fixture.h"
 #include "support/reference/reference_decoder.h"
+#include "rank/model/weights/whole_store.h"
 
 namespace lockstep::model {
 namespace {
@@ -107,8 +108,9 @@ TEST_P(DecoderAgainstReference, EachLeafIsAnnouncedOnceAndBlocksInBackwardOrder)
   auto units = test::make_units(c.config, {.device = test::device()});
   const auto list = test::pointers(units);
   std::vector<std::pair<std::size_t, std::size_t>> announced;
-  for (std::size_t u = 0; u < units.size(); ++u) units[u]->listen([&announced, u](std::size_t leaf) { announced.emplace_back(u, leaf); });
-  Decoder decoder(c.config, list);
+  WholeStore store(list);
+  store.listen([&announced](std::size_t unit, std::size_t leaf) { announced.emplace_back(unit, leaf); });
+  Decoder decoder(c.config, {}, store);
   const auto [tokens, targets] = batch_of(c, 0);
   decoder.forward_backward(tokens, targets, at::ones({}, tokens.options().dtype(at::kFloat)));
   std::size_t leaves = 0;

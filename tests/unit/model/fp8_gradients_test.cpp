@@ -14,7 +14,7 @@
 
 #include "config/config.h"
 #include "rank/kernels/fp8.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "support/reference/decoder_fixture.h"
 #include "support/reference/reference_decoder.h"
 #include "support/reference/simulated_fp8.h"

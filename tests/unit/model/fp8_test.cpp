@@ -1,6 +1,6 @@
 // A model whose blocks multiply in 8 bits: the same bits whatever is kept, and no gradient taken for another. Where the device has no 8-bit
 // products, plain arithmetic stands in for them. What they do to gradients: fp8_gradients_test.cpp.
-#include "rank/model/fp8.h"
+#include "rank/model/projection/fp8.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
@@ -100,8 +100,9 @@ TEST(Fp8Model, PairsDoNotMixUpGradients) {
   for (const bool weight_first : {true, false}) {
     const auto dx = random(64, 32, 5), dweight = at::zeros_like(w);
     const auto check = [&](const at::Tensor& d) {
-      dout.copy_(d);
+      dout.copy_(d);  // where the last one was: what is cast must follow from begin_backward alone
       dweight.zero_();
+      products.begin_backward();
       const auto weight = [&] { EXPECT_TRUE(products.backward_weight(dweight, dout, x, scales)); };
       if (weight_first) weight();
       EXPECT_TRUE(products.backward_input(dx, dout, w, kernels::Into::write, scales, /*paired=*/true));

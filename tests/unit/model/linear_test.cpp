@@ -1,5 +1,5 @@
 // Every matrix product against the same product in f32, over sizes that fill tiles and sizes that do not.
-#include "rank/model/linear.h"
+#include "rank/model/projection/linear.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>

@@ -6,7 +6,7 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "support/reference/close.h"
 #include "support/reference/decoder_fixture.h"
 #include "support/reference/reference_decoder.h"

@@ -1,5 +1,5 @@
 // Frozen matrices in few bits: a model over them is, bit for bit, the model over the weights they stand for.
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "config/run_config.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::model {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "config/config.h"
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 #include "layout/recompute.h"
 #include "support/reference/decoder_fixture.h"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "rank/optim/elementwise.h"
+#include "rank/model/weights/whole_store.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::optim {
@@ -30,7 +31,8 @@ std::vector<double> losses(States states, int steps, double rate) {
       {.device = test::device(), .weight_dtype = at::kBFloat16, .gradient_dtype = at::kBFloat16, .master = states != States::stochastic});
   model::Decoder decoder(tiny(), test::pointers(units));
   const double tokens = 4 * 32;
-  Elementwise adamw(test::pointers(units), {.weight_decay = 0, .nominal_tokens = tokens});
+  const model::WholeStore store(test::pointers(units));
+  Elementwise adamw(store, {.weight_decay = 0, .nominal_tokens = tokens});
   const auto total = at::full({}, tokens, at::TensorOptions().dtype(at::kDouble)).to(test::device());
   const auto to_nearest = [](const at::Tensor& t) { t.copy_(t.to(at::kBFloat16)); };
   std::vector<double> all;
@@ -71,7 +73,8 @@ TEST(Bf16States, FollowF32WhereRoundingToNearestStandsStill) {
 TEST(Bf16States, HoldNoMasterAndKeepPaddingZero) {
   auto units =
       test::make_units(tiny(), {.device = test::device(), .weight_dtype = at::kBFloat16, .gradient_dtype = at::kBFloat16, .master = false});
-  Elementwise adamw(test::pointers(units), {.weight_decay = 0.1});
+  const model::WholeStore store(test::pointers(units));
+  Elementwise adamw(store, {.weight_decay = 0.1});
   for (int step = 0; step < 3; ++step) {
     for (auto& unit : units)
       for (std::size_t leaf = 0; leaf < unit->spec().leaves.size(); ++leaf) unit->gradient(leaf).fill_(0.1 * (step + 1));
@@ -80,7 +83,7 @@ TEST(Bf16States, HoldNoMasterAndKeepPaddingZero) {
     adamw.step(0.01);
   }
   for (std::size_t i = 0; i < units.size(); ++i) {
-    const auto& unit = *units[i];
+    const auto& unit = *units[store.updates()[i].unit];
     EXPECT_FALSE(unit.master().defined());
     EXPECT_EQ(unit.exact().const_data_ptr(), unit.weights().const_data_ptr());
     EXPECT_EQ(adamw.first(i).scalar_type(), at::kBFloat16);

@@ -9,6 +9,7 @@
 
 #include "rank/optim/muon.h"
 #include "rank/optim/optim.h"
+#include "rank/model/weights/whole_store.h"
 #include "support/reference/test_device.h"
 
 namespace lockstep::optim {
@@ -49,13 +50,14 @@ at::Tensor scalar(double value, const at::Device& device) { return at::full({}, 
 
 struct Training {
   model::Unit unit;
+  model::WholeStore store{{&unit}};
   std::unique_ptr<Optimizer> optimizer;
   Training(const Method& m, const at::Device& device)
       : unit(spec(), {.device = device, .weight_dtype = at::kBFloat16, .gradient_dtype = at::kBFloat16, .master = m.masters}) {
     int seed = 50;
     for (const auto& [name, view] : unit.pieces_of(unit.exact())) view.copy_(at::randn(view.sizes(), test::generator(seed++)));
     unit.refresh_weights();
-    optimizer = make_optimizer({&unit}, {.method = m.method, .max_grad_norm = 0, .seed = 4});
+    optimizer = make_optimizer(store, {.method = m.method, .max_grad_norm = 0, .seed = 4});
   }
   void step(int number, double rate) {
     int seed = 100 * number;
@@ -139,7 +141,8 @@ TEST_P(Methods, AreTheSameBitsWithAnyNumberOfThreads) {
     }
     std::vector<model::Unit*> list;
     for (const auto& unit : units) list.push_back(unit.get());
-    const auto optimizer = make_optimizer(list, {.method = GetParam().method, .max_grad_norm = 0.1, .seed = 4});
+    const model::WholeStore store(list);
+    const auto optimizer = make_optimizer(store, {.method = GetParam().method, .max_grad_norm = 0.1, .seed = 4});
     std::vector<at::Tensor> results;
     for (int step = 0; step < 2; ++step) {
       for (std::size_t i = 0; i < list.size(); ++i)
@@ -197,8 +200,9 @@ TEST(Groups, RatesFollowTheRole) {
   model::UnitSpec roles = spec();
   roles.leaves[1].role = model::Role::adapter_b;
   model::Unit unit(roles, {.device = test::device()});
+  const model::WholeStore store({&unit});
   const auto optimizer =
-      make_optimizer({&unit}, {.epsilon = 1e-30, .weight_decay = 0, .embedding_rate = 0.5, .adapter_b_rate = 4, .max_grad_norm = 0});
+      make_optimizer(store, {.epsilon = 1e-30, .weight_decay = 0, .embedding_rate = 0.5, .adapter_b_rate = 4, .max_grad_norm = 0});
   unit.gradients().fill_(1);
   optimizer->finish_gradients(optimizer->sum_of_squares(), scalar(1, test::device()), scalar(1, test::device()));
   optimizer->step(0.01);
@@ -211,7 +215,8 @@ TEST(Groups, RatesFollowTheRole) {
 
 TEST(Groups, FrozenUnitsAreLeftOut) {
   model::Unit trained(spec(), {.device = test::device()}), frozen(spec(), {.device = test::device(), .trainable = false});
-  const auto optimizer = make_optimizer({&frozen, &trained}, {});
+  const model::WholeStore store({&frozen, &trained});
+  const auto optimizer = make_optimizer(store, {});
   EXPECT_EQ(optimizer->named_state().size(), 2u * 5u);
 }
 

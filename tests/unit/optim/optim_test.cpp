@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "rank/model/model.h"
+#include "rank/model/weights/whole_store.h"
 #include "support/reference/test_device.h"
 
 namespace lockstep::optim {
@@ -50,7 +51,8 @@ TEST_P(AdamWTypes, EqualsThePlainLoop) {
   model::Unit unit(small_unit(), {.device = test::device(), .weight_dtype = weight_type, .gradient_dtype = gradient_type});
   unit.master().copy_(at::randn({unit.elements()}, test::generator(1)));
   const Settings settings{.weight_decay = 0.1, .max_grad_norm = 0, .nominal_tokens = 1};
-  Elementwise adamw({&unit}, settings);
+  const model::WholeStore store({&unit});
+  Elementwise adamw(store, settings);
   PlainAdamW plain{numbers(unit.master()), std::vector<double>(unit.elements()), std::vector<double>(unit.elements())};
   for (int t = 1; t <= 12; ++t) {
     unit.gradients().copy_(at::randn({unit.elements()}, test::generator(10 + t)));
@@ -87,7 +89,8 @@ TEST(Control, DecidesClipsScalesAndSkips) {
   model::Unit unit(small_unit(), {.device = test::device()});
   const Settings settings{
       .max_grad_norm = 1, .nominal_tokens = 100, .dynamic_loss_scale = true, .initial_loss_scale = 1024, .loss_scale_window = 2};
-  Elementwise adamw({&unit}, settings);
+  const model::WholeStore store({&unit});
+  Elementwise adamw(store, settings);
   EXPECT_FLOAT_EQ(adamw.scale().item<float>(), 10.24f);
   // Gradient: one number of that size. Its true mean is gradient * (100 / tokens) / loss scale.
   const std::vector<Step> steps = {
@@ -126,7 +129,8 @@ TEST(Control, ClippedUpdateEqualsUpdateWithAScaledGradient) {
   model::Unit clipped(small_unit(), {.device = test::device()}), scaled(small_unit(), {.device = test::device()});
   const auto gradient = at::randn({clipped.elements()}, test::generator(3)).to(test::device());
   const double norm = gradient.to(at::kDouble).pow(2).sum().sqrt().item<double>();
-  Elementwise a({&clipped}, {.max_grad_norm = 0.5}), b({&scaled}, {.max_grad_norm = 0});
+  const model::WholeStore clipped_store({&clipped}), scaled_store({&scaled});
+  Elementwise a(clipped_store, {.max_grad_norm = 0.5}), b(scaled_store, {.max_grad_norm = 0});
   clipped.gradients().copy_(gradient);
   scaled.gradients().copy_(gradient * (0.5 / (norm + 1e-6)));
   for (auto* optimizer : {&a, &b}) {
@@ -140,7 +144,8 @@ TEST(Control, ClippedUpdateEqualsUpdateWithAScaledGradient) {
 
 TEST(State, HasNamedViewsAndComesBack) {
   model::Unit unit(small_unit(), {.device = test::device()});
-  Elementwise adamw({&unit}, {.nominal_tokens = 8, .dynamic_loss_scale = true, .initial_loss_scale = 16});
+  const model::WholeStore store({&unit});
+  Elementwise adamw(store, {.nominal_tokens = 8, .dynamic_loss_scale = true, .initial_loss_scale = 16});
   const auto views = adamw.named_state();
   std::vector<std::string> names;
   for (const auto& view : views) names.push_back(view.name);

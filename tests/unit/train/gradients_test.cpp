@@ -40,7 +40,7 @@ struct Step {
     const MemoryPlan plan = plan_memory(question, replica, [](bool fits) { return fits; });
     sums = apply(plan, question, replica, *model);
     form = describe(plan, config, sums.get());
-    parallel::GradientSync sync(replica.gradients, replica.trained_in_backward_order(), config.parallel);
+    parallel::GradientSync sync(replica.gradients, *replica.store, config.parallel);
     MicroSteps micro_steps(*model, &sync, {.sums = safe ? sums.get() : nullptr});
     const auto made = test::random_batch({.vocab = 48, .batch = 1, .time = 8}, 0, device);
     const data::Batch one{.tokens = made.tokens, .targets = made.targets};

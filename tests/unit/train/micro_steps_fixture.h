@@ -79,8 +79,8 @@ struct Training {
         ranks("world", device, std::move(transport), std::make_shared<record::PageWriter>("", 0)),
         replica(make_units(config, device)),
         model(make_decoder(config, replica)),
-        sync(replica.gradients, replica.trained_in_backward_order(), config.parallel),
-        optimizer(optim::make_optimizer(config, replica.trained_in_backward_order(), double(batch_size * time_steps))) {
+        sync(replica.gradients, *replica.store, config.parallel),
+        optimizer(optim::make_optimizer(config, *replica.store, double(batch_size * time_steps))) {
     choose_precision(config, *model, device);
     initialize_weights(config, replica);
     initialize_adapters(config, replica, *model);

@@ -5,7 +5,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "rank/kernels/fp8.h"
-#include "rank/model/kv_cache.h"
+#include "rank/model/parts/kv_cache.h"
 #include "unit/train/micro_steps_fixture.h"
 
 namespace lockstep::train {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "rank/model/kv_cache.h"
+#include "rank/model/parts/kv_cache.h"
 #include "rank/model/model.h"
 #include "rank/task/language/language.h"
 #include "rank/task/language/sampling.h"

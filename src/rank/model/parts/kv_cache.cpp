@@ -1,5 +1,5 @@
 // The cache's bookkeeping, and attention of new queries over everything seen before.
-#include "rank/model/kv_cache.h"
+#include "rank/model/parts/kv_cache.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention.h>
@@ -109,7 +109,10 @@ at::Tensor KvCache::attend(std::size_t layer, const HeadViews& heads, const Step
   store(keys_.at(layer), heads.k, step);
   store(values_.at(layer), heads.v, step);
   // Behind a shorter sequence stands only what fills it up, and nothing earlier looks there.
-  if (step.fresh && step.time > 1) return attention_forward(heads, {}, saved_, Sizes::vary);
+  if (step.fresh && step.time > 1) {
+    Segments none;
+    return attention_forward(heads, none, saved_, Sizes::vary);
+  }
   const at::Tensor k = keys_[layer].narrow(2, 0, step.span), v = values_[layer].narrow(2, 0, step.span);
   const auto rows = heads.q.size(0) * step.time, width = heads.q.size(1) * heads.q.size(3);
   // One query that sees everything: flash does it in one kernel, the keys spread over the device.

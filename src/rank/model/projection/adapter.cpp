@@ -1,5 +1,5 @@
 // An adapter's products. Parts of a stacked matrix share one product with their A matrices, and take their own columns for B.
-#include "rank/model/adapter.h"
+#include "rank/model/projection/adapter.h"
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
@@ -9,13 +9,13 @@
 #include <algorithm>
 
 #include "rank/kernels/kernels.h"
-#include "rank/model/linear.h"
+#include "rank/model/projection/linear.h"
 
 namespace lockstep::model {
 
 using kernels::Into;
 
-Adapter::Adapter(Unit& unit, AdaptedMatrix place, const config::LoraConfig& lora, std::uint64_t site)
+Adapter::Adapter(StoredUnit unit, AdaptedMatrix place, const config::LoraConfig& lora, std::uint64_t site)
     : unit_(unit), place_(std::move(place)), dropout_(lora.dropout), dora_(lora.dora), site_(site) {
   const double first = place_.parts.front().scale;
   const auto same = [&](const AdaptedMatrix::Part& part) { return part.scale == first; };
@@ -69,11 +69,11 @@ void Adapter::backward_weight(const at::Tensor& dout, const at::Tensor& x, const
   for (std::size_t i = 0; i < place_.parts.size(); ++i) {
     const auto& part = place_.parts[i];
     linear_backward_weight(unit_.gradient(part.b).narrow(0, part.row, part.columns), columns_of(part, dout), low_of(part, low));
-    const bool complete = i + 1 == place_.parts.size() || place_.parts[i + 1].b != part.b;
-    if (complete) unit_.gradient_ready(part.b);
+    const bool last = i + 1 == place_.parts.size() || place_.parts[i + 1].b != part.b;
+    if (last) unit_.complete(part.b);
   }
   linear_backward_weight(unit_.gradient(place_.a), scratch.dlow, dropped(x, dropout, scratch));
-  unit_.gradient_ready(place_.a);
+  unit_.complete(place_.a);
 }
 
 at::Tensor Adapter::row_norms(const at::Tensor& weight) const {
@@ -85,32 +85,27 @@ at::Tensor Adapter::row_norms(const at::Tensor& weight) const {
   return at::cat(norms);
 }
 
-const at::Tensor& Adapter::update_gain(const at::Tensor& weight) const {
-  norms_ = row_norms(weight);
-  gain_ = at::ones({weight.size(0)}, weight.options());
-  const at::Tensor gains = unit_.weight(place_.magnitude).to(at::kFloat).div(norms_);
+DoraKept Adapter::gain_over(const at::Tensor& weight) const {
+  DoraKept kept{.gain = at::ones({weight.size(0)}, weight.options()), .norms = row_norms(weight)};
+  const at::Tensor gains = unit_.weight(place_.magnitude).to(at::kFloat).div(kept.norms);
   std::int64_t row = 0;
   for (const auto& part : place_.parts) {
-    gain_.narrow(0, part.column, part.columns).copy_(gains.narrow(0, row, part.columns));
+    kept.gain.narrow(0, part.column, part.columns).copy_(gains.narrow(0, row, part.columns));
     row += part.columns;
   }
-  return gain_;
+  return kept;
 }
 
-void Adapter::backward_magnitude(const at::Tensor& dout, const at::Tensor& product) const {
+void Adapter::backward_magnitude(const at::Tensor& dout, const at::Tensor& product, const DoraKept& kept) const {
   std::int64_t row = 0;
   for (const auto& part : place_.parts) {
     const at::Tensor sums = columns_of(part, dout).mul(columns_of(part, product)).sum(0, false, at::kFloat);
-    unit_.gradient(place_.magnitude).narrow(0, row, part.columns).add_(sums.div(norms_.narrow(0, row, part.columns)));
+    unit_.gradient(place_.magnitude).narrow(0, row, part.columns).add_(sums.div(kept.norms.narrow(0, row, part.columns)));
     row += part.columns;
   }
-  unit_.gradient_ready(place_.magnitude);
+  unit_.complete(place_.magnitude);
 }
 
-void Adapter::reset_magnitude(const at::Tensor& weight) const {
-  const at::Tensor norms = row_norms(weight);
-  unit_.exact().narrow(0, unit_.offset(place_.magnitude), norms.numel()).copy_(norms);
-  unit_.refresh_weights();
-}
+void Adapter::reset_magnitude(const at::Tensor& weight) const { unit_.assign(place_.magnitude, row_norms(weight)); }
 
 }  // namespace lockstep::model

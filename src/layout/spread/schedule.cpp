@@ -1,5 +1,5 @@
 // Makes tables and looks for what is wrong with them.
-#include "layout/schedule.h"
+#include "layout/spread/schedule.h"
 
 #include <fmt/format.h>
 

@@ -22,12 +22,12 @@ struct Segments {
   std::vector<std::int64_t> starts;  // [records + 1], the last is the number of rows
   at::Tensor on_device;              // the same as i32, on the device
   std::int64_t longest = 0;
-  // What cuDNN wants to know of them, put together by the first block that asks.
+  // What cuDNN wants to know of them, put together by the first layer that asks.
   struct Ragged {
     at::Tensor places;
     std::vector<std::int64_t> row_sizes;
   };
-  mutable Ragged ragged = {};
+  Ragged ragged = {};
   bool empty() const { return starts.empty(); }
 };
 
@@ -50,13 +50,13 @@ HeadViews head_views(const at::Tensor& qk, const at::Tensor& qkv, const Dims& di
 // Whether the same sizes come again and again: cuDNN builds a plan for each, which one prompt is not worth.
 enum class Sizes { recur, vary };
 // Returns [rows, heads x head_dim], a view of saved.out.
-at::Tensor attention_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved, Sizes sizes = Sizes::recur);
+at::Tensor attention_forward(const HeadViews& heads, Segments& segments, AttentionSaved& saved, Sizes sizes = Sizes::recur);
 
 struct HeadGradients {
   at::Tensor dq;      // [batch, heads, time, head_dim]
   at::Tensor dk, dv;  // [batch, kv_heads, time, head_dim], or one a query head (kernels::rope_backward sums those)
 };
 // dout: [rows, heads x head_dim]
-HeadGradients attention_backward(const at::Tensor& dout, const HeadViews& heads, const Segments& segments, const AttentionSaved& saved);
+HeadGradients attention_backward(const at::Tensor& dout, const HeadViews& heads, Segments& segments, const AttentionSaved& saved);
 
 }  // namespace lockstep::model

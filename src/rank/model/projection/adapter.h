@@ -10,7 +10,7 @@
 #include "config/run_config.h"
 #include "rank/model/buffers.h"
 #include "rank/model/layout.h"
-#include "rank/model/unit.h"
+#include "rank/model/weights/store.h"
 
 namespace lockstep::model {
 
@@ -28,12 +28,18 @@ struct AdapterScratch {
   at::Tensor dproduct;  // [rows, out] DoRA: its gradient
 };
 
+// DoRA: what one micro-batch keeps from forward to backward.
+struct DoraKept {
+  at::Tensor gain;   // [out] of the weights' type: magnitude / norm; 1 in columns without an adapter
+  at::Tensor norms;  // [adapted columns] f32, of the rows of weight + scale B A
+};
+
 // The adapter of one stacked matrix: out = scale x A^T B^T for each part, to which the frozen product is added. Thin products are bound
 // by what they read and write; the frozen one is not, so it is the one that adds. DoRA: then each output column is brought to its
 // magnitude.
 class Adapter {
  public:
-  Adapter(Unit& unit, AdaptedMatrix place, const config::LoraConfig& lora, std::uint64_t site);
+  Adapter(StoredUnit unit, AdaptedMatrix place, const config::LoraConfig& lora, std::uint64_t site);
 
   bool is_dora() const { return dora_; }
   std::int64_t low_width() const { return place_.low_width(); }
@@ -56,11 +62,10 @@ class Adapter {
 
   bool drops(const Dropout& dropout) const { return dropout.keys.defined() && dropout_ > 0; }
 
-  // DoRA. gain() = magnitude / norm of the rows of weight + scale B A, kept until the next call; columns without an adapter gain 1.
-  const at::Tensor& update_gain(const at::Tensor& weight) const;
-  const at::Tensor& gain() const { return gain_; }
+  // DoRA, for these base weights.
+  DoraKept gain_over(const at::Tensor& weight) const;
   // dmagnitude += column sums of dout * product / norm.
-  void backward_magnitude(const at::Tensor& dout, const at::Tensor& product) const;
+  void backward_magnitude(const at::Tensor& dout, const at::Tensor& product, const DoraKept& kept) const;
   // Magnitudes that leave the weights as they are.
   void reset_magnitude(const at::Tensor& weight) const;
 
@@ -75,13 +80,12 @@ class Adapter {
   at::Tensor b_of(const AdaptedMatrix::Part& part) const { return unit_.weight(part.b).narrow(0, part.row, part.columns); }
   static at::Tensor columns_of(const AdaptedMatrix::Part& part, const at::Tensor& out) { return out.narrow(1, part.column, part.columns); }
 
-  Unit& unit_;
+  StoredUnit unit_;
   AdaptedMatrix place_;
   std::optional<double> scale_;  // where all parts have the same
   double dropout_;
   bool dora_;
   std::uint64_t site_;
-  mutable at::Tensor gain_, norms_;
 };
 
 }  // namespace lockstep::model

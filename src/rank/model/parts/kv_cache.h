@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "rank/model/attention.h"
+#include "rank/model/parts/attention.h"
 #include "rank/model/layout.h"
 
 namespace lockstep::model {

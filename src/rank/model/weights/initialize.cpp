@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "rank/kernels/kernels.h"
 #include "rank/model/model.h"
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 
 namespace lockstep::model {
 namespace {

@@ -1,6 +1,6 @@
 // Attention through ATen's fused operators. Grouped heads are passed as they are where the operator knows them; where it does
 // not, keys and values are repeated and rope_backward sums their gradients.
-#include "rank/model/attention.h"
+#include "rank/model/parts/attention.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/_efficient_attention_backward.h>
@@ -16,8 +16,8 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 
-#include "rank/model/head_rows.h"
-#include "rank/model/ragged.h"
+#include "rank/model/parts/head_rows.h"
+#include "rank/model/parts/ragged.h"
 
 namespace lockstep::model {
 
@@ -43,13 +43,13 @@ at::Tensor one_record(const at::Tensor& rows, std::int64_t begin, std::int64_t e
 }
 constexpr std::int64_t kCausalFromTopLeft = 1;  // what the efficient operator calls it
 
-AttentionKind packed_kind(const HeadViews& heads, const Segments& segments) {
+AttentionKind packed_kind(const HeadViews& heads, Segments& segments) {
   const AttentionKind kind = attention_kind(heads.q);
   return kind == AttentionKind::cudnn && !has_ragged_attention(heads, segments) ? AttentionKind::flash : kind;
 }
 
 // Records one after another in the rows: each sees itself alone.
-void packed_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved) {
+void packed_forward(const HeadViews& heads, Segments& segments, AttentionSaved& saved) {
   saved.kind = packed_kind(heads, segments);
   if (saved.kind == AttentionKind::cudnn) return ragged_forward(heads, segments, saved);
   const auto batch = heads.q.size(0);
@@ -80,7 +80,7 @@ void packed_forward(const HeadViews& heads, const Segments& segments, AttentionS
   saved.out = as_batch(out, batch);
 }
 
-HeadGradients packed_backward(const at::Tensor& dout, const HeadViews& heads, const Segments& segments, const AttentionSaved& saved) {
+HeadGradients packed_backward(const at::Tensor& dout, const HeadViews& heads, Segments& segments, const AttentionSaved& saved) {
   if (saved.kind == AttentionKind::cudnn) return ragged_backward(dout, heads, segments, saved);
   const auto batch = heads.q.size(0);
   if (saved.kind == AttentionKind::flash) {
@@ -132,7 +132,7 @@ HeadViews head_views(const at::Tensor& qk, const at::Tensor& qkv, const Dims& di
   return {view(qk, 0, dims.heads), view(qk, dims.q_width(), dims.kv_heads), view(qkv, dims.q_width() + dims.kv_width(), dims.kv_heads)};
 }
 
-at::Tensor attention_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved, Sizes sizes) {
+at::Tensor attention_forward(const HeadViews& heads, Segments& segments, AttentionSaved& saved, Sizes sizes) {
   const auto& q = heads.q;
   const auto as_packed_rows = [&] { return saved.out.transpose(1, 2).reshape({q.size(0) * q.size(2), q.size(1) * q.size(3)}); };
   if (!segments.empty()) {
@@ -167,7 +167,7 @@ at::Tensor attention_forward(const HeadViews& heads, const Segments& segments, A
   return as_packed_rows();
 }
 
-HeadGradients attention_backward(const at::Tensor& dout, const HeadViews& heads, const Segments& segments, const AttentionSaved& saved) {
+HeadGradients attention_backward(const at::Tensor& dout, const HeadViews& heads, Segments& segments, const AttentionSaved& saved) {
   const auto& q = heads.q;
   const auto time = q.size(2);
   const auto d = dout.view({q.size(0), time, q.size(1), q.size(3)}).transpose(1, 2);

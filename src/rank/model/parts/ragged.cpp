@@ -1,5 +1,5 @@
 // Sizes the records of a batch for cuDNN, so that few plans serve all batches, and calls the plug-in.
-#include "rank/model/ragged.h"
+#include "rank/model/parts/ragged.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "rank/kernels/plugin.h"
 #include "rank/kernels/ragged_table.h"
-#include "rank/model/head_rows.h"
+#include "rank/model/parts/head_rows.h"
 
 namespace lockstep::model {
 
@@ -60,7 +60,7 @@ at::Tensor places_of(const Segments& segments, const RowSizes& sizes, at::Device
   return host.to(device, /*non_blocking=*/true);
 }
 
-kernels::RaggedCall call_of(const HeadViews& heads, const Segments& segments) {
+kernels::RaggedCall call_of(const HeadViews& heads, Segments& segments) {
   const RowSizes sizes = row_sizes(heads);
   auto& made = segments.ragged;
   if (!made.places.defined() || !std::equal(sizes.begin(), sizes.end(), made.row_sizes.begin(), made.row_sizes.end()))
@@ -76,7 +76,7 @@ kernels::RaggedCall call_of(const HeadViews& heads, const Segments& segments) {
 
 }  // namespace
 
-bool has_ragged_attention(const HeadViews& heads, const Segments& segments) {
+bool has_ragged_attention(const HeadViews& heads, Segments& segments) {
   const auto head_dim = heads.q.size(3);
   if (!heads.q.is_cuda() || heads.q.scalar_type() == at::kFloat || head_dim % 16 != 0 || head_dim > 128 || refused()) return false;
   const int capability = kernels::cuda_plugin().capability(heads.q.get_device());
@@ -91,7 +91,7 @@ bool has_ragged_attention(const HeadViews& heads, const Segments& segments) {
   return false;
 }
 
-void ragged_forward(const HeadViews& heads, const Segments& segments, AttentionSaved& saved) {
+void ragged_forward(const HeadViews& heads, Segments& segments, AttentionSaved& saved) {
   kernels::RaggedCall call = call_of(heads, segments);
   call.out = at::empty(call.q.sizes(), call.q.options());
   call.log_sum = at::empty({call.q.size(0), call.q.size(1)}, call.q.options().dtype(at::kFloat));
@@ -99,7 +99,7 @@ void ragged_forward(const HeadViews& heads, const Segments& segments, AttentionS
   saved = {AttentionKind::cudnn, as_batch(call.out, heads.q.size(0)), call.log_sum, {}, {}};
 }
 
-HeadGradients ragged_backward(const at::Tensor& dout, const HeadViews& heads, const Segments& segments, const AttentionSaved& saved) {
+HeadGradients ragged_backward(const at::Tensor& dout, const HeadViews& heads, Segments& segments, const AttentionSaved& saved) {
   kernels::RaggedCall call = call_of(heads, segments);
   call.out = as_rows(saved.out).contiguous();
   call.log_sum = saved.log_sum;

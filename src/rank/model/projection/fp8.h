@@ -30,7 +30,9 @@ class Fp8Products {
   // out = x weight^T (+ bias) (+ out). Writes the scales.
   bool forward(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, kernels::Into into,
                Fp8Scales& scales);
-  // dx = dout weight (+ dx). paired: the same dout also goes into backward_weight, right before or right after; it is cast once for both.
+  // Before the products of another gradient: it is cast by the first of them, and once for both.
+  void begin_backward() { cast_ = false; }
+  // dx = dout weight (+ dx). paired: the same dout also goes into backward_weight, before or after.
   bool backward_input(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& weight, kernels::Into into, const Fp8Scales& scales,
                       bool paired);
   // dweight += dout^T x. Always one of a pair.
@@ -48,7 +50,7 @@ class Fp8Products {
   const kernels::Fp8Table* table_;
   at::Tensor gradient_scale_;
   kernels::Fp8Matrix gradient_, gradient_t_;
-  const void* waiting_ = nullptr;  // the dout whose other product is still to come
+  bool cast_ = false;  // gradient_ and gradient_t_ are of the gradient that was begun
 };
 
 }  // namespace lockstep::model

@@ -1,5 +1,5 @@
 // Matrix products that land where they belong: through our kernels where there are some for the type and device, else through ATen.
-#include "rank/model/linear.h"
+#include "rank/model/projection/linear.h"
 
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>

@@ -1,5 +1,5 @@
 // Quantises pieces as they arrive and makes matrices dense again for the time of a product.
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>

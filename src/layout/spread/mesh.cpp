@@ -1,5 +1,5 @@
 // Coordinates of ranks counted as digits, the innermost axis being the last.
-#include "layout/mesh.h"
+#include "layout/spread/mesh.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "layout/placement.h"
+#include "layout/spread/placement.h"
 
 namespace lockstep::layout {
 

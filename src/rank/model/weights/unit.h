@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +34,7 @@ class Unit {
 
   const std::string& name() const { return spec_.name; }
   const UnitSpec& spec() const { return spec_; }
+  const layout::FlatLayout& flat() const { return flat_; }
   std::int64_t elements() const { return flat_.elements; }  // padding included
   std::int64_t decayed() const { return flat_.decayed; }    // elements [0, decayed) take weight decay
 
@@ -68,12 +68,6 @@ class Unit {
   };
   std::vector<NamedView> pieces_of(const at::Tensor& flat) const;
 
-  // A backward calls this when a leaf's gradient of this micro-step is complete; whoever reduces gradients listens.
-  void gradient_ready(std::size_t leaf) const {
-    if (listener_) listener_(leaf);
-  }
-  void listen(std::function<void(std::size_t leaf)> listener) { listener_ = std::move(listener); }
-
  private:
   at::Tensor view_of(std::size_t leaf, const at::Tensor& flat) const;
 
@@ -82,7 +76,6 @@ class Unit {
   at::Tensor weights_, gradients_, master_;
   std::vector<at::Tensor> leaf_weights_, leaf_gradients_;
   std::vector<std::shared_ptr<QuantizedMatrix>> quantized_;  // by leaf
-  std::function<void(std::size_t)> listener_;
 };
 
 }  // namespace lockstep::model

@@ -1,5 +1,5 @@
 // Measures, casts, multiplies. The library wants the summed dimension innermost in both factors, hence the transposed copies.
-#include "rank/model/fp8.h"
+#include "rank/model/projection/fp8.h"
 
 #include <ATen/ops/empty.h>
 
@@ -64,19 +64,19 @@ void Fp8Products::reserve(const layout::LargestMatrix& largest, std::int64_t row
 // Its copies are about to be overwritten.
 void Fp8Products::forget_gradient() {
   gradient_ = gradient_t_ = {};
-  waiting_ = nullptr;
+  cast_ = false;
 }
 
 void Fp8Products::cast_gradient(const at::Tensor& dout, bool paired) {
-  if (std::exchange(waiting_, nullptr) == dout.const_data_ptr()) return;
+  if (cast_) return;
   forget_gradient();
+  cast_ = true;
   const auto rows = dout.size(0), columns = dout.size(1);
   make_room(gradient_memory_, dout.numel(), dout.device());
   gradient_ = {place(gradient_memory_, rows, columns, Fp8::e5m2), gradient_scale_};
   if (paired) {
     make_room(gradient_t_memory_, dout.numel(), dout.device());
     gradient_t_ = {place(gradient_t_memory_, columns, rows, Fp8::e5m2), gradient_scale_};
-    waiting_ = dout.const_data_ptr();
   }
   kernels::fp8_measure(*table_, dout, Fp8::e5m2, gradient_scale_);
   kernels::fp8_cast(*table_, dout, gradient_scale_, gradient_.values, gradient_t_.values);

@@ -1,5 +1,5 @@
 // Inverse frequencies in f32: plain, linear and Llama 3's, which stretches long wavelengths and leaves short ones.
-#include "rank/model/rotary.h"
+#include "rank/model/parts/rotary.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/pow.h>

@@ -1,5 +1,5 @@
 // Cuts and deals.
-#include "layout/placement.h"
+#include "layout/spread/placement.h"
 
 #include <fmt/format.h>
 

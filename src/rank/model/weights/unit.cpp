@@ -1,9 +1,9 @@
 // Lays a unit's leaves out in flat buffers and hands out views of them.
-#include "rank/model/unit.h"
+#include "rank/model/weights/unit.h"
 
 #include "base/error.h"
 #include "rank/model/model.h"
-#include "rank/model/quantized.h"
+#include "rank/model/weights/quantized.h"
 
 namespace lockstep::model {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "rank/kernels/kernels.h"
-#include "rank/model/unit.h"
+#include "rank/model/weights/unit.h"
 
 namespace lockstep::model {
 

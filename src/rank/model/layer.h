@@ -1,0 +1,31 @@
+// A layer of a model: forward, backward and decode over the residual stream. What it keeps of a micro-batch is the flight's.
+#pragma once
+
+#include "rank/model/flight.h"
+#include "rank/model/parts/kv_cache.h"
+#include "rank/model/projection/projection.h"
+
+namespace lockstep::model {
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  virtual void set_recompute(Recompute policy) = 0;
+  virtual std::unique_ptr<LayerKept> make_kept() const = 0;
+  // Around a pass through the layer: its unit and that of its adapters.
+  virtual void open(const Pass& pass) const = 0;
+  virtual void close(const Pass& pass) const = 0;
+
+  // Without `kept` nothing is kept (evaluation).
+  virtual ResidualStream forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const = 0;
+  // dstream: [rows, hidden] gradient of the stream behind the layer; on return, of the stream before it, where `further` asks for it.
+  virtual void backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const = 0;
+  // Forward for new tokens of sequences whose earlier ones are in the cache; nothing is kept for a backward.
+  virtual ResidualStream decode(const ResidualStream& stream, Flight& flight, KvCache& cache, const KvCache::Step& step) const = 0;
+
+  // DoRA: magnitudes that leave the loaded weights as they are.
+  virtual void reset_magnitudes(ProjectionScratch& scratch) const = 0;
+};
+
+}  // namespace lockstep::model
