@@ -91,8 +91,10 @@ class Checker {
     const ModelConfig& m = config_.model;
     const auto key = layout::contradiction(m);
     if (!key) return;
-    broken({"model.family", *key}, "model.family = {} does not go with {} = {}. Leave model.family out: it follows from the shape.",
-           name_of(m.family), *key, write_value(option_of(*key), option_of(*key).get(config_)));
+    const bool follows = layout::norms_of(m) == layout::Norms::before;  // from the shape
+    broken({"model.family", *key}, "model.family = {} does not go with {} = {}. {}", name_of(m.family), *key,
+           write_value(option_of(*key), option_of(*key).get(config_)),
+           follows ? "Leave model.family out: it follows from the shape." : fmt::format("Change {}.", *key));
   }
 
   void quantization() {

@@ -34,7 +34,7 @@ std::span<const Choice> choices_of(DType) {
 std::span<const Choice> choices_of(Family) {
   static const std::vector<Choice> choices = {
       choice(Family::automatic, "auto"), choice(Family::llama, "llama"),     choice(Family::qwen2, "qwen2"),
-      choice(Family::qwen3, "qwen3"),    choice(Family::mistral, "mistral"),
+      choice(Family::qwen3, "qwen3"),    choice(Family::mistral, "mistral"), choice(Family::olmo2, "olmo2"),
   };
   return choices;
 }

@@ -22,7 +22,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uintmax_t longest_config = 16u << 20;  // no honest config.json comes near
 
-constexpr std::string_view supported = "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM and MistralForCausalLM";
+std::string supported() {
+  std::vector<std::string_view> names;
+  for (const layout::Family& family : layout::families()) names.push_back(family.architecture);
+  return fmt::format("{} and {}", fmt::join(std::span(names).first(names.size() - 1), ", "), names.back());
+}
 
 std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -50,7 +54,7 @@ class ConfigFile {
     FolderModel result;
     refuse_quantised();
     sizes();
-    if (family.model_type != "llama") required("num_key_value_heads");
+    if (family.states_kv_heads) required("num_key_value_heads");
     count("num_key_value_heads", "model.kv_heads");
     count("head_dim", "model.head_dim");
     if (family.model_type == "qwen3" && !json_.contains("head_dim")) run_.model.head_dim = 128;
@@ -58,7 +62,7 @@ class ConfigFile {
     activation();
     biases(family);
     set("tie_word_embeddings", "model.tie_embeddings", /*otherwise=*/false);
-    set("rms_norm_eps", "model.norm_eps", 1e-6);
+    set("rms_norm_eps", "model.norm_eps", family.norm_eps);
     set("initializer_range", "model.initializer_range", 0.02);
     run_.model.max_seq_len = family.max_positions;
     count("max_position_embeddings", "model.max_seq_len");
@@ -117,7 +121,7 @@ class ConfigFile {
       architecture = list->front().get<std::string>();
     if (const Json* value = find("model_type"); value != nullptr && value->is_string()) type = value->get<std::string>();
     if (architecture.empty() && type.empty()) {
-      throw mistake(fmt::format("it names neither architectures nor a model_type, so it is not a model's. Supported are {}", supported));
+      throw mistake(fmt::format("it names neither architectures nor a model_type, so it is not a model's. Supported are {}", supported()));
     }
     for (const layout::Family& family : layout::families()) {
       if (architecture.empty() ? family.model_type == type : family.architecture == architecture) {
@@ -127,7 +131,7 @@ class ConfigFile {
       }
     }
     throw mistake(fmt::format("the architecture {} is not supported. Supported are {}",
-                              architecture.empty() ? fmt::format("of model_type {}", shown(type)) : shown(architecture), supported));
+                              architecture.empty() ? fmt::format("of model_type {}", shown(type)) : shown(architecture), supported()));
   }
 
   // Weights in bitsandbytes' form are told apart tensor by tensor when they are read.
@@ -208,7 +212,7 @@ class ConfigFile {
 
   // Data no longer than the window sees no difference, so one number for all layers is enough.
   void window(const layout::Family& family) {
-    if (family.model_type == "llama") return;
+    if (!family.has_window) return;
     if (family.window_switch) {
       const Json* on = find("use_sliding_window");
       if (on == nullptr || *on == false) return;

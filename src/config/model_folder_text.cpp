@@ -60,7 +60,7 @@ Json made(const ModelConfig& m) {
                {"tie_word_embeddings", m.tie_embeddings},
                {"use_cache", true},
                {"vocab_size", m.vocab_size}};
-  if (family.family != Family::llama) json["sliding_window"] = m.sliding_window > 0 ? Json(m.sliding_window) : Json(nullptr);
+  if (family.has_window) json["sliding_window"] = m.sliding_window > 0 ? Json(m.sliding_window) : Json(nullptr);
   if (family.window_switch) {
     json.erase("attention_bias");
     json["use_sliding_window"] = m.sliding_window > 0;

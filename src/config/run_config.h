@@ -8,7 +8,7 @@
 namespace lockstep::config {
 
 enum class DType { f32, f16, bf16 };
-enum class Family { automatic, llama, qwen2, qwen3, mistral };
+enum class Family { automatic, llama, qwen2, qwen3, mistral, olmo2 };
 enum class Backend { automatic, single, cpu, gloo, nccl };
 enum class DeviceKind { automatic, cuda, cpu };
 enum class LrScaling { none, linear, sqrt };

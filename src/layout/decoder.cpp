@@ -48,8 +48,8 @@ UnitSpec block_unit(const config::ModelConfig& model, const Dims& d, std::int64_
     unit.leaves.push_back(vector("qkv_proj.bias", std::move(pieces), Init::zeros, Split::rows));
   }
   if (d.qk_norm) {
-    norm("q_norm", names.q_norm, d.head_dim);
-    norm("k_norm", names.k_norm, d.head_dim);
+    norm("q_norm", names.q_norm, d.q_norm_width());
+    norm("k_norm", names.k_norm, d.k_norm_width());
   }
   return unit;
 }

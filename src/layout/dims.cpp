@@ -18,7 +18,7 @@ Dims::Dims(const config::ModelConfig& given) {
   const config::ModelConfig c = with_defaults(given);
   hidden = c.hidden_size, layers = c.num_layers, heads = c.num_heads, kv_heads = c.kv_heads, head_dim = c.head_dim;
   intermediate = c.intermediate_size, vocab = c.vocab_size, max_time = c.max_seq_len;
-  tied = c.tie_embeddings, qkv_bias = c.qkv_bias, qk_norm = c.qk_norm;
+  tied = c.tie_embeddings, qkv_bias = c.qkv_bias, qk_norm = c.qk_norm, norms_behind = norms_of(c) == Norms::behind;
   rope_theta = c.rope_theta, norm_eps = c.norm_eps, init_std = c.initializer_range;
 }
 

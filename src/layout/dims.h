@@ -13,12 +13,15 @@ config::ModelConfig with_defaults(config::ModelConfig model);
 struct Dims {
   std::int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocab, max_time;
   bool tied, qkv_bias, qk_norm;
+  bool norms_behind;  // its branches; then norms of q and k are over all heads at once
   double rope_theta, norm_eps, init_std;
 
   explicit Dims(const config::ModelConfig& config);
   std::int64_t q_width() const { return heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }
   std::int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
+  std::int64_t q_norm_width() const { return norms_behind ? q_width() : head_dim; }
+  std::int64_t k_norm_width() const { return norms_behind ? kv_width() : head_dim; }
 };
 // UserError where a model's sizes do not go together.
 void check_sizes(const config::ModelConfig& model);
@@ -28,7 +31,8 @@ void check_sizes(const config::ModelConfig& model);
 inline constexpr std::size_t kEmbeddingWeight = 0;
 
 struct BlockLeaves {
-  static constexpr std::size_t qkv = 0, out = 1, gate_up = 2, down = 3, input_norm = 4, post_norm = 5;
+  static constexpr std::size_t qkv = 0, out = 1, gate_up = 2, down = 3, input_norm = 4,
+                               post_norm = 5;    // norms: of the first branch, of the second
   std::size_t bias = 0, q_norm = 0, k_norm = 0;  // 0: not there
   explicit BlockLeaves(const Dims& dims);
 };

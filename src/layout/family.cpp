@@ -28,11 +28,74 @@ constexpr Names llama_names{.embedding = "model.embed_tokens",
                             .q_norm = "self_attn.q_norm",
                             .k_norm = "self_attn.k_norm"};
 
+constexpr Names olmo2_names = [] {
+  Names names = llama_names;
+  names.input_norm = "post_attention_layernorm";
+  names.post_norm = "post_feedforward_layernorm";
+  return names;
+}();
+
 constexpr std::array table = {
-    Family{config::Family::llama, "llama", "LlamaForCausalLM", 2048, Trait::may, Trait::never, false, llama_names},
-    Family{config::Family::qwen2, "qwen2", "Qwen2ForCausalLM", 32768, Trait::always, Trait::never, true, llama_names},
-    Family{config::Family::qwen3, "qwen3", "Qwen3ForCausalLM", 32768, Trait::may, Trait::always, true, llama_names},
-    Family{config::Family::mistral, "mistral", "MistralForCausalLM", 131072, Trait::may, Trait::never, false, llama_names},
+    Family{.family = config::Family::llama,
+           .model_type = "llama",
+           .architecture = "LlamaForCausalLM",
+           .max_positions = 2048,
+           .norm_eps = 1e-6,
+           .states_kv_heads = false,
+           .qkv_bias = Trait::may,
+           .qk_norm = Trait::never,
+           .has_window = false,
+           .window_switch = false,
+           .norms = Norms::before,
+           .names = llama_names},
+    Family{.family = config::Family::qwen2,
+           .model_type = "qwen2",
+           .architecture = "Qwen2ForCausalLM",
+           .max_positions = 32768,
+           .norm_eps = 1e-6,
+           .states_kv_heads = true,
+           .qkv_bias = Trait::always,
+           .qk_norm = Trait::never,
+           .has_window = true,
+           .window_switch = true,
+           .norms = Norms::before,
+           .names = llama_names},
+    Family{.family = config::Family::qwen3,
+           .model_type = "qwen3",
+           .architecture = "Qwen3ForCausalLM",
+           .max_positions = 32768,
+           .norm_eps = 1e-6,
+           .states_kv_heads = true,
+           .qkv_bias = Trait::may,
+           .qk_norm = Trait::always,
+           .has_window = true,
+           .window_switch = true,
+           .norms = Norms::before,
+           .names = llama_names},
+    Family{.family = config::Family::mistral,
+           .model_type = "mistral",
+           .architecture = "MistralForCausalLM",
+           .max_positions = 131072,
+           .norm_eps = 1e-6,
+           .states_kv_heads = true,
+           .qkv_bias = Trait::may,
+           .qk_norm = Trait::never,
+           .has_window = true,
+           .window_switch = false,
+           .norms = Norms::before,
+           .names = llama_names},
+    Family{.family = config::Family::olmo2,
+           .model_type = "olmo2",
+           .architecture = "Olmo2ForCausalLM",
+           .max_positions = 2048,
+           .norm_eps = 1e-5,
+           .states_kv_heads = false,
+           .qkv_bias = Trait::never,
+           .qk_norm = Trait::always,
+           .has_window = false,
+           .window_switch = false,
+           .norms = Norms::behind,
+           .names = olmo2_names},
 };
 
 bool allows(Trait trait, bool has) { return trait == Trait::may || has == (trait == Trait::always); }
@@ -69,6 +132,10 @@ const Family& exported_family(const config::ModelConfig& m) {
   return family_named(family);
 }
 
+Norms norms_of(const config::ModelConfig& model) {
+  return model.family == config::Family::automatic ? Norms::before : family_named(model.family).norms;
+}
+
 const Names& names_of(const config::ModelConfig& model) {
   return model.family == config::Family::automatic ? llama_names : family_named(model.family).names;
 }
@@ -78,6 +145,8 @@ std::optional<std::string_view> contradiction(const config::ModelConfig& model) 
   const Family& family = family_named(model.family);
   if (!allows(family.qkv_bias, model.qkv_bias)) return "model.qkv_bias";
   if (!allows(family.qk_norm, model.qk_norm)) return "model.qk_norm";
+  // A Llama with a window is a Mistral, which is how it is exported.
+  if (model.sliding_window > 0 && !family.has_window && model.family != config::Family::llama) return "model.sliding_window";
   return std::nullopt;
 }
 

@@ -23,12 +23,19 @@ struct Names {
 // Whether a family's networks have a trait.
 enum class Trait { never, always, may };
 
+// Where a block's norms are: before its branches, or behind them. Behind them, those of q and k are over all heads at once.
+enum class Norms { before, behind };
+
 struct Family {
   config::Family family;
   std::string_view model_type, architecture;  // of config.json
-  std::int64_t max_positions;                 // what transformers takes where config.json does not say
+  std::int64_t max_positions;                 // what transformers takes where config.json does not say, here as below
+  double norm_eps;
+  bool states_kv_heads;  // config.json has to say how many there are
   Trait qkv_bias, qk_norm;
+  bool has_window;
   bool window_switch;  // config.json's use_sliding_window decides whether sliding_window counts, and then only some layers have one
+  Norms norms;
   Names names;
 };
 std::span<const Family> families();
@@ -40,6 +47,8 @@ config::Family family_of_shape(const config::ModelConfig& model);
 // The family that transformers builds this very network from: the stated one, but for a Llama with what transformers' Llama knows not.
 // UserError of "export" where no family has the shape's traits.
 const Family& exported_family(const config::ModelConfig& model);
+// Where the norms of a model's blocks are.
+Norms norms_of(const config::ModelConfig& model);
 // The names of a model's tensors: its family's; those that all families share where it has none.
 const Names& names_of(const config::ModelConfig& model);
 

@@ -49,7 +49,7 @@ std::int64_t row_bytes(const config::RunConfig& config, const std::vector<Recomp
   }
   // Outputs of norms have a place of their own, which the head uses too; SwiGLU's and normed heads' is there where a block gave them up.
   const bool gives_up = any(policies, [](Recompute policy) { return policy != Recompute::none; });
-  if (gives_up) shared += bytes.norms - 2 * element * d.hidden;
+  if (gives_up) shared += bytes.norms - (d.norms_behind ? 0 : 2 * element * d.hidden);
   const std::int64_t norm = element * d.hidden, branch = element * d.hidden, stream_gradient = element * d.hidden;
   const bool apart = d.q_width() + d.qkv_width() > 2 * d.intermediate;  // attention's gradients do not fit where gate and up were
   const std::int64_t attention_gradients = apart ? element * (d.q_width() + d.qkv_width()) : 0;

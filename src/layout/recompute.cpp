@@ -25,16 +25,17 @@ std::vector<Activation> block_activations(const config::ModelConfig& model, std:
   const auto numbers = [&](std::int64_t width) { return element_size * width; };
   constexpr std::int64_t f32 = 4;
   std::vector<Activation> all = {{"stream", numbers(d.hidden), Recompute::automatic},
-                                 {"first norm's scale", f32, Recompute::automatic},
+                                 {"first norm's scale", f32, d.norms_behind ? Recompute::blocks : Recompute::automatic},
                                  {"attention", numbers(d.q_width()), Recompute::blocks},
                                  {"attention's log sums", f32 * d.heads, Recompute::blocks},
                                  {"stream between", numbers(d.hidden), Recompute::blocks},
                                  {"second norm's scale", f32, Recompute::blocks},
                                  {"gate and up", numbers(2 * d.intermediate), Recompute::blocks},
                                  {"q, k, v", numbers(d.qkv_width()), Recompute::qkv},
-                                 {"first norm", numbers(d.hidden), Recompute::norms},
-                                 {"second norm", numbers(d.hidden), Recompute::norms},
                                  {"SwiGLU", numbers(d.intermediate), Recompute::norms}};
+  // A norm behind a branch needs what the branch made; one before it makes what the branch needs.
+  const Recompute given_up_from = d.norms_behind ? Recompute::blocks : Recompute::norms;
+  for (const char* name : {"first norm", "second norm"}) all.push_back({name, numbers(d.hidden), given_up_from});
   if (d.qk_norm) all.push_back({"q, k normed", numbers(d.q_width() + d.kv_width()), Recompute::norms});
   return all;
 }
@@ -80,7 +81,7 @@ double recompute_cost(const config::ModelConfig& config, std::int64_t time, std:
   const std::int64_t qkv_flops = 2 * d.hidden * d.qkv_width();
   const auto cost = [&](std::int64_t moved, std::int64_t flops) { return double(element_size * moved) + double(flops) / kFlopsPerByte; };
   // Both norms are read and written; the pass that makes SwiGLU's gradient writes its output too.
-  const std::int64_t cheap = 4 * d.hidden + d.intermediate;
+  const std::int64_t cheap = (d.norms_behind ? 0 : 4 * d.hidden) + d.intermediate;
   switch (policy) {
     case Recompute::none: return 0;
     case Recompute::norms: return cost(cheap + (d.qk_norm ? rotation : 0), 0);
@@ -89,7 +90,8 @@ double recompute_cost(const config::ModelConfig& config, std::int64_t time, std:
     case Recompute::blocks: {
       // The first norm twice, because the second takes its place; the sum before the second; SwiGLU in a pass of its own.
       const std::int64_t moved = 8 * d.hidden + rotation + 3 * d.intermediate;
-      const std::int64_t flops = qkv_flops + 2 * d.hidden * (d.q_width() + 2 * d.intermediate);
+      // A norm behind its branch wants the last matmul again, too.
+      const std::int64_t flops = qkv_flops + 2 * d.hidden * (d.q_width() + (d.norms_behind ? 3 : 2) * d.intermediate);
       const std::int64_t attention = 2 * time * d.q_width();  // two products, half of each behind the causal mask
       return cost(moved, flops + std::int64_t(double(attention) / kAttentionSpeed));
     }

@@ -22,6 +22,8 @@ CASES = {
     "DoRA and a head trained whole": [*LORA, "lora.dora=true", "lora.modules_to_save=lm_head", "trainer.optimizer=muon"],
     "NF4": [*LORA, "model.load_in_4bit=true", "model.dtype=bf16", "trainer.recompute=blocks"],
     "NF4 with plain scales, qkv alone": [*LORA, "model.load_in_4bit=true", "model.double_quant=false", "lora.target_modules=q_proj,v_proj"],
+    "norms behind their branches": ["model.family=olmo2", "model.qk_norm=true", "trainer.recompute=norms"],
+    "norms behind their branches, everything recomputed": [*LORA, "model.family=olmo2", "model.qk_norm=true", "trainer.recompute=blocks"],
     "int8": [*LORA, "model.load_in_8bit=true", "trainer.optimizer=adafactor"],
 }
 

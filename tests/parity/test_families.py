@@ -15,6 +15,8 @@ from support.model_folders import VOCABULARY, load_without_warnings, make_model,
 
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 32}
+# Its own padding token is one of this vocabulary's, and transformers gives an embedding's row of padding no gradient.
+OLMO2 = {"pad_token_id": None, "eos_token_id": None}
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
 
 
@@ -49,6 +51,9 @@ FAMILIES = [
     Family("qwen3, tied, old keys", "Qwen3", {"head_dim": 16, "tie_word_embeddings": True}, old_keys=True),
     Family("mistral", "Mistral", {"sliding_window": None}),
     Family("mistral within its window, wide heads", "Mistral", {"sliding_window": 40, "head_dim": 24}),
+    Family("olmo2", "Olmo2", OLMO2),
+    Family("olmo2, one key-value head, tied, old keys", "Olmo2", {**OLMO2, "num_key_value_heads": 1, "tie_word_embeddings": True, "rms_norm_eps": 1e-6},
+           old_keys=True),
 ]
 by_name = pytest.mark.parametrize("case", FAMILIES, ids=lambda case: case.name)
 
@@ -143,7 +148,8 @@ def config_for(tmp_path, folder, case, trainer):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize("family, changes", [("Llama", {"rope_parameters": LLAMA3}), ("Qwen2", {"tie_word_embeddings": True}),
-                                             ("Qwen3", {"head_dim": 16})], ids=["llama", "qwen2", "qwen3"])
+                                             ("Qwen3", {"head_dim": 16}), ("Olmo2", OLMO2)],
+                         ids=["llama", "qwen2", "qwen3", "olmo2"])
 def test_twenty_steps_are_those_of_transformers(tmp_path, family, changes, ranks):
     model = make_model(family, **changes)
     folder = save(model, tmp_path / "start")
@@ -176,7 +182,7 @@ def tensors_of(folder):
 
 
 @pytest.mark.parametrize("case", [FAMILIES[0], FAMILIES[1], FAMILIES[3], FAMILIES[4], FAMILIES[9], FAMILIES[10], FAMILIES[12], FAMILIES[15],
-                                  FAMILIES[17]], ids=lambda case: case.name)
+                                  FAMILIES[17], FAMILIES[18], FAMILIES[19]], ids=lambda case: case.name)
 def test_a_folder_comes_out_as_it_went_in(tmp_path, case):
     make_folder(case, tmp_path / "start")
     first = train_nothing(tmp_path, "first", tmp_path / "start")
@@ -210,6 +216,7 @@ MADE = {
     "head norms, tied": ({"qk_norm": True, "head_dim": 16, "tie_embeddings": True}, "Qwen3ForCausalLM"),
     "heads that do not divide the width": ({"num_heads": 3, "kv_heads": 1, "head_dim": 16}, "MistralForCausalLM"),
     "a window": ({"sliding_window": 16}, "MistralForCausalLM"),
+    "norms behind": ({"family": "olmo2", "qk_norm": True}, "Olmo2ForCausalLM"),
 }
 
 

@@ -18,6 +18,7 @@ FAMILIES = {
     "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
     "qwen3": ("Qwen3", {"head_dim": 16}),
     "mistral, texts longer than its window": ("Mistral", {"sliding_window": 12}),
+    "olmo2": ("Olmo2", {}),
 }
 MAX_TOKENS = 40
 torch.set_num_threads(1)  # tiny models: more only wait for each other

@@ -70,10 +70,11 @@ def run_from(tmp_path, folder, adapter, trainer, *args, name="run"):
     return train(tmp_path, name, config, *args), tokens
 
 
-@pytest.mark.parametrize("kind, ranks", [(kind, 1) for kind in KINDS] + [("lora", 2), ("lora", 3), ("dora", 2)])
-def test_twenty_steps_are_those_of_peft(tmp_path, kind, ranks):
+@pytest.mark.parametrize("kind, ranks, family", [(kind, 1, "Qwen2") for kind in KINDS]
+                         + [("lora", 2, "Qwen2"), ("lora", 3, "Qwen2"), ("dora", 2, "Qwen2"), ("lora", 1, "Olmo2"), ("dora", 2, "Olmo2")])
+def test_twenty_steps_are_those_of_peft(tmp_path, kind, ranks, family):
     theirs, _ = KINDS[kind]
-    model = make_model("Qwen2", tie_word_embeddings=kind == "lora")
+    model = make_model(family, tie_word_embeddings=kind == "lora", **({"pad_token_id": None, "eos_token_id": None} if family == "Olmo2" else {}))
     folder = save(model, tmp_path / "start")
     adapted = peft_model(model, theirs)
     adapter = save_adapter(adapted, tmp_path / "adapter")

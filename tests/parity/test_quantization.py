@@ -188,9 +188,9 @@ def test_int8_is_the_nearest_of_255_steps(tmp_path, dtype):
         assert same(ours[name + ".dense"].view(-1), (codes.to(torch.int8).float() * scales).view(-1)[: flat.numel()].to(weight.dtype)), name
 
 
-def folders(tmp_path):
+def folders(tmp_path, family="Qwen2", **changes):
     """One model three ways: in 16 bits as transformers saves it, packed by bitsandbytes, and whole with the weights that the packed stand for."""
-    model = model_folders.make_model("Qwen2", hidden_size=64, intermediate_size=100)
+    model = model_folders.make_model(family, hidden_size=64, intermediate_size=100, **changes)
     plain = model_folders.save(model, tmp_path / "plain")
     tensors, packed, whole = load_file(plain / "model.safetensors"), {}, {}
     for name, weight in tensors.items():
@@ -212,8 +212,9 @@ def folders(tmp_path):
     return made
 
 
-def test_a_packed_folder_is_the_model_it_stands_for(tmp_path):
-    _, packed, whole = folders(tmp_path)
+@pytest.mark.parametrize("family, changes", [("Qwen2", {}), ("Olmo2", {"pad_token_id": None, "eos_token_id": None})], ids=["qwen2", "olmo2"])
+def test_a_packed_folder_is_the_model_it_stands_for(tmp_path, family, changes):
+    _, packed, whole = folders(tmp_path, family, **changes)
     tokens = torch.randint(0, model_folders.VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(1))
     ours = [model_folders.run_tool(folder, tokens, tokens.clone(), tmp_path)["logits"] for folder in (packed, whole)]
     assert torch.equal(*ours)

@@ -31,39 +31,11 @@ struct Block::Places {
   FeedForward::Places feed_forward;
 };
 
-namespace {
-
-std::optional<Adapter> adapter_of(const config::ModelConfig& model, const std::optional<StoredUnit>& adapters,
-                                  const config::LoraConfig& lora, std::int64_t layer, std::size_t matrix) {
-  if (!adapters) return std::nullopt;
-  for (AdaptedMatrix& adapted : adapted_matrices(model, lora, layer)) {
-    if (adapted.matrix == matrix) return Adapter(*adapters, std::move(adapted), lora, std::uint64_t(layer) * kBlockMatrices + matrix);
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 Block::Block(const config::ModelConfig& model, const Dims& dims, StoredUnit unit, std::optional<StoredUnit> adapters,
              const config::LoraConfig& lora, std::int64_t layer)
-    : dims_(dims),
-      layer_(layer),
-      unit_(unit),
-      adapters_(adapters),
-      attention_(dims, BlockLeaves(dims), unit, adapter_of(model, adapters, lora, layer, 0), adapter_of(model, adapters, lora, layer, 1)),
-      feed_forward_(dims, unit, adapter_of(model, adapters, lora, layer, 2), adapter_of(model, adapters, lora, layer, 3)) {}
+    : dims_(dims), layer_(layer), branches_(model, dims, unit, adapters, lora, layer) {}
 
 std::unique_ptr<LayerKept> Block::make_kept() const { return std::make_unique<Kept>(); }
-
-void Block::open(const Pass& pass) const {
-  unit_.open(pass);
-  if (adapters_) adapters_->open(pass);
-}
-
-void Block::close(const Pass& pass) const {
-  if (adapters_) adapters_->close(pass);
-  unit_.close(pass);
-}
 
 Block::Places Block::places(LayerKept* kept, Workspace& work) const {
   if (!work.kept) work.kept = make_kept();
@@ -88,7 +60,7 @@ ResidualStream Block::forward(const ResidualStream& stream, Flight& flight, Laye
   const auto at = places(kept, *flight.work);
   start(stream, at);
   const at::Tensor& delta = branch_output(at, *flight.work);
-  attention_.forward(delta, at.norm1, flight, at.attention);
+  branches_.attention.forward(delta, at.norm1, flight, at.attention);
   return finish(delta, flight, at);
 }
 
@@ -96,7 +68,7 @@ ResidualStream Block::decode(const ResidualStream& stream, Flight& flight, KvCac
   const auto at = places(nullptr, *flight.work);
   start(stream, at);
   const at::Tensor& delta = branch_output(at, *flight.work);
-  attention_.decode(delta, at.norm1, flight, at.attention, std::size_t(layer_), cache, step);
+  branches_.attention.decode(delta, at.norm1, flight, at.attention, std::size_t(layer_), cache, step);
   return finish(delta, flight, at);
 }
 
@@ -111,7 +83,8 @@ void Block::start(const ResidualStream& stream, const Places& at) const {
   }
   fit(at.norm1, {rows, dims_.hidden}, options);
   fit(at.rstd1, {rows}, options.dtype(at::kFloat));
-  kernels::rms_norm_forward(stream.residual, stream.delta, unit_.weight(BlockLeaves::input_norm), dims_.norm_eps, at.x, at.norm1, at.rstd1);
+  kernels::rms_norm_forward(stream.residual, stream.delta, branches_.unit.weight(BlockLeaves::input_norm), dims_.norm_eps, at.x, at.norm1,
+                            at.rstd1);
 }
 
 const at::Tensor& Block::branch_output(const Places& at, Workspace& work) const {
@@ -125,24 +98,24 @@ void Block::middle(const at::Tensor& delta, const Places& at) const {
   fit(at.middle, {rows, dims_.hidden}, options);
   fit(at.norm2, {rows, dims_.hidden}, options);
   fit(at.rstd2, {rows}, options.dtype(at::kFloat));
-  kernels::rms_norm_forward(at.x, delta, unit_.weight(BlockLeaves::post_norm), dims_.norm_eps, at.middle, at.norm2, at.rstd2);
+  kernels::rms_norm_forward(at.x, delta, branches_.unit.weight(BlockLeaves::post_norm), dims_.norm_eps, at.middle, at.norm2, at.rstd2);
 }
 
 // What attention adds -> the stream behind the block.
 ResidualStream Block::finish(const at::Tensor& delta, Flight& flight, const Places& at) const {
   middle(delta, at);
-  feed_forward_.forward(delta, at.norm2, flight, at.feed_forward);
+  branches_.feed_forward.forward(delta, at.norm2, flight, at.feed_forward);
   return {at.middle, delta};
 }
 
 void Block::norm_again(const at::Tensor& out, const at::Tensor& x, std::size_t leaf, const at::Tensor& rstd) const {
-  kernels::rms_norm_apply(x, unit_.weight(leaf), rstd, out);
+  kernels::rms_norm_apply(x, branches_.unit.weight(leaf), rstd, out);
 }
 
 void Block::backward_norm(const at::Tensor& dnorm, const at::Tensor& x, std::size_t leaf, const at::Tensor& rstd,
                           const at::Tensor& dstream) const {
-  kernels::rms_norm_backward(dnorm, x, unit_.weight(leaf), rstd, dstream, kernels::Into::add, unit_.gradient(leaf));
-  unit_.complete(leaf);
+  kernels::rms_norm_backward(dnorm, x, branches_.unit.weight(leaf), rstd, dstream, kernels::Into::add, branches_.unit.gradient(leaf));
+  branches_.unit.complete(leaf);
 }
 
 void Block::backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const {
@@ -151,31 +124,25 @@ void Block::backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept,
   if (recompute_ == Recompute::blocks) {  // forward again, up to the last matmul, which no gradient needs
     norm_again(at.norm1, at.x, BlockLeaves::input_norm, at.rstd1);
     const at::Tensor& delta = branch_output(at, work);
-    attention_.forward(delta, at.norm1, flight, at.attention);
+    branches_.attention.forward(delta, at.norm1, flight, at.attention);
     middle(delta, at);
-    feed_forward_.expand(at.norm2, flight, at.feed_forward);
+    branches_.feed_forward.expand(at.norm2, flight, at.feed_forward);
   }
   // Whether gate_up was kept, but neither norms nor SwiGLU's output.
   const bool lacks_cheap = recompute_ == Recompute::norms || recompute_ == Recompute::qkv;
-  feed_forward_.backward_out(dstream, flight, at.feed_forward, lacks_cheap);
+  branches_.feed_forward.backward_out(dstream, flight, at.feed_forward, lacks_cheap);
   if (lacks_cheap) norm_again(at.norm2, at.middle, BlockLeaves::post_norm, at.rstd2);
   const at::Tensor& dnorm = branch_output(at, work);
-  feed_forward_.backward_in(dnorm, at.norm2, flight, at.feed_forward);
+  branches_.feed_forward.backward_in(dnorm, at.norm2, flight, at.feed_forward);
   backward_norm(dnorm, at.middle, BlockLeaves::post_norm, at.rstd2, dstream);
 
   if (recompute_ != Recompute::none) norm_again(at.norm1, at.x, BlockLeaves::input_norm, at.rstd1);
   using Again = AttentionPart::Again;
   const Again again = recompute_ == Recompute::qkv ? Again::projection : recompute_ == Recompute::norms ? Again::rotation : Again::nothing;
   // Where nothing below is trained, adapters alone need their part. gate_up's memory is done with by now.
-  const bool stream_goes_on = further || unit_.trained();
-  attention_.backward(dnorm, dstream, at.norm1, flight, at.attention, again, at.feed_forward.gate_up.gate_up, stream_goes_on);
+  const bool stream_goes_on = further || branches_.unit.trained();
+  branches_.attention.backward(dnorm, dstream, at.norm1, flight, at.attention, again, at.feed_forward.gate_up.gate_up, stream_goes_on);
   if (stream_goes_on) backward_norm(dnorm, at.x, BlockLeaves::input_norm, at.rstd1, dstream);
-}
-
-void Block::reset_magnitudes(ProjectionScratch& scratch) const {
-  for (const auto& part : {attention_.projections(), feed_forward_.projections()})
-    for (const Projection* projection : part)
-      if (projection->adapter() && projection->adapter()->is_dora()) projection->adapter()->reset_magnitude(projection->weight(scratch));
 }
 
 }  // namespace lockstep::model

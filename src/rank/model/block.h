@@ -3,10 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "rank/model/layer.h"
-#include "rank/model/model.h"
-#include "rank/model/parts/attention_part.h"
-#include "rank/model/parts/feed_forward.h"
+#include "rank/model/branches.h"
 
 namespace lockstep::model {
 
@@ -18,12 +15,12 @@ class Block final : public Layer {
 
   void set_recompute(Recompute policy) override { recompute_ = policy; }
   std::unique_ptr<LayerKept> make_kept() const override;
-  void open(const Pass& pass) const override;
-  void close(const Pass& pass) const override;
+  void open(const Pass& pass) const override { branches_.open(pass); }
+  void close(const Pass& pass) const override { branches_.close(pass); }
   ResidualStream forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const override;
   void backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const override;
   ResidualStream decode(const ResidualStream& stream, Flight& flight, KvCache& cache, const KvCache::Step& step) const override;
-  void reset_magnitudes(ProjectionScratch& scratch) const override;
+  void reset_magnitudes(ProjectionScratch& scratch) const override { branches_.reset_magnitudes(scratch); }
 
  private:
   struct Kept;
@@ -39,10 +36,7 @@ class Block final : public Layer {
 
   const Dims& dims_;
   const std::int64_t layer_;
-  StoredUnit unit_;
-  std::optional<StoredUnit> adapters_;
-  const AttentionPart attention_;
-  const FeedForward feed_forward_;
+  const Branches branches_;
   Recompute recompute_ = Recompute::none;
 };
 

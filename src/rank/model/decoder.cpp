@@ -9,6 +9,7 @@
 #include "rank/model/block.h"
 #include "rank/model/head.h"
 #include "rank/model/model.h"
+#include "rank/model/post_norm_block.h"
 #include "rank/model/trace_range.h"
 #include "rank/model/parts/rotary.h"
 #include "rank/model/weights/whole_store.h"
@@ -61,7 +62,10 @@ struct Decoder::Parts {
         frequencies(inverse_frequencies(dims.head_dim, dims.rope_theta, config.rope_scaling)) {
     for (std::int64_t i = 0; i < dims.layers; ++i) {
       const auto unit = std::size_t(i) + 1;
-      layers.push_back(std::make_unique<Block>(config, dims, StoredUnit(store, unit), adapters_of(store, unit), lora, i));
+      if (dims.norms_behind)
+        layers.push_back(std::make_unique<PostNormBlock>(config, dims, StoredUnit(store, unit), adapters_of(store, unit), lora, i));
+      else
+        layers.push_back(std::make_unique<Block>(config, dims, StoredUnit(store, unit), adapters_of(store, unit), lora, i));
       range_names.emplace_back(fmt::format("block {} forward", i), fmt::format("block {} backward", i));
     }
     set_flights(1);

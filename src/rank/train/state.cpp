@@ -1,6 +1,8 @@
 // The state of a run as a checkpoint keeps it.
 #include "rank/train/state.h"
 
+#include "layout/family.h"
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -40,7 +42,8 @@ Json model_json(const config::ModelConfig& m) {
           {"qk_norm", m.qk_norm},
           {"norm_eps", m.norm_eps},
           {"rope_scaling", rope_scaling_json(m.rope_scaling)},
-          {"sliding_window", m.sliding_window}};
+          {"sliding_window", m.sliding_window},
+          {"norms", layout::norms_of(m) == layout::Norms::behind ? "behind" : "before"}};
 }
 
 Json state_json(const Run& run) {
@@ -172,8 +175,8 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
   std::vector<std::string> differences;
   const Json here = model_json(model);
   for (const auto& [key, value] : here.items()) {
-    if (key == "sliding_window" && !saved.contains(key)) continue;  // older checkpoints do not say
-    const Json there = saved.contains(key) ? saved[key] : Json();
+    if (key == "sliding_window" && !saved.contains(key)) continue;                                   // older checkpoints do not say
+    const Json there = saved.contains(key) ? saved[key] : key == "norms" ? Json("before") : Json();  // where they were before
     if (there != value)
       differences.push_back(fmt::format("model.{} is {} there and {} here", key, there.is_null() ? "not set" : there.dump(), value.dump()));
   }

@@ -15,7 +15,7 @@ namespace {
 struct Case {
   std::string name;
   std::int64_t heads = 4, kv_heads = 4, head_dim = 0;
-  bool tied = true, bias = false, head_norms = false, lora = false, dora = false;
+  bool tied = true, bias = false, head_norms = false, lora = false, dora = false, norms_behind = false;
   at::ScalarType dtype = at::kFloat;
 
   config::ModelConfig config() const {
@@ -30,7 +30,8 @@ struct Case {
     c.initializer_range = 0.08;
     c.tie_embeddings = tied;
     c.qkv_bias = bias;
-    c.qk_norm = head_norms;
+    c.qk_norm = head_norms || norms_behind;
+    if (norms_behind) c.family = config::Family::olmo2;
     return c;
   }
 };
@@ -137,6 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Decoding,
                                          Case{.name = "one_kv_head", .kv_heads = 1}, Case{.name = "untied", .kv_heads = 2, .tied = false},
                                          Case{.name = "bias", .kv_heads = 2, .bias = true},
                                          Case{.name = "head_norms", .kv_heads = 2, .head_norms = true},
+                                         Case{.name = "norms_behind", .kv_heads = 2, .norms_behind = true},
                                          Case{.name = "wide_heads", .kv_heads = 2, .head_dim = 32},
                                          Case{.name = "lora", .kv_heads = 2, .lora = true},
                                          Case{.name = "dora", .kv_heads = 2, .lora = true, .dora = true},

@@ -20,6 +20,7 @@ namespace {
 struct Case {
   std::string name;
   bool tied = false, rich = false, packed = false;  // rich: biases and head norms
+  bool norms_behind = false;
   bool lora = false, dora = false, dropout = false;
   Quantization quantization = Quantization::none;
   bool fp8 = false;
@@ -31,6 +32,8 @@ std::vector<Case> cases() {
           {.name = "tied", .tied = true},
           {.name = "biases_and_head_norms", .rich = true},
           {.name = "packed", .packed = true},
+          {.name = "norms_behind", .norms_behind = true},
+          {.name = "norms_behind_lora", .norms_behind = true, .lora = true},
           {.name = "fp8", .fp8 = true},
           {.name = "lora", .lora = true},
           {.name = "lora_dropout_packed", .packed = true, .lora = true, .dropout = true},
@@ -64,6 +67,8 @@ class Model {
     config_.initializer_range = 0.08;
     config_.tie_embeddings = c.tied;
     config_.qkv_bias = config_.qk_norm = c.rich;
+    if (c.norms_behind) config_.family = config::Family::olmo2;
+    if (c.norms_behind) config_.qk_norm = true;
     config_ = config::with_defaults(config_);
     lora_.enabled = c.lora;
     lora_.rank = 4;

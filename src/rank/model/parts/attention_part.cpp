@@ -1,6 +1,9 @@
 // Attention's arithmetic, in the order it happens.
 #include "rank/model/parts/attention_part.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
 namespace lockstep::model {
 
 void add_to(HeldMemory& memory, const AttentionKept& kept) {
@@ -22,7 +25,7 @@ kernels::HeadLayout AttentionPart::head_layout(const Flight& flight) const {
 }
 
 kernels::HeadNorms AttentionPart::head_norms() const {
-  if (!dims_.qk_norm) return {};
+  if (!dims_.qk_norm || dims_.norms_behind) return {};
   return {.q = unit_.weight(leaves_.q_norm),
           .k = unit_.weight(leaves_.k_norm),
           .dq = unit_.gradient(leaves_.q_norm),
@@ -61,7 +64,33 @@ HeadViews AttentionPart::heads(const Flight& flight, const Places& at) const {
 void AttentionPart::rotate(Flight& flight, const Places& at) const {
   const at::Tensor& qkv = at.qkv.qkv;
   if (dims_.qk_norm) fit(at.qk.qk, {qkv.size(0), dims_.q_width() + dims_.kv_width()}, qkv.options());
-  kernels::rope_forward(qkv, dims_.qk_norm ? at.qk.qk : qkv, head_layout(flight), flight.rotary, head_norms());
+  const bool wide = dims_.qk_norm && dims_.norms_behind;
+  if (wide) norm_all_heads(qkv, at.qk.qk);
+  kernels::rope_forward(wide ? at.qk.qk : qkv, dims_.qk_norm ? at.qk.qk : qkv, head_layout(flight), flight.rotary, head_norms());
+}
+
+std::array<AttentionPart::WideNorm, 2> AttentionPart::wide_norms() const {
+  return {{{leaves_.q_norm, 0, dims_.q_width()}, {leaves_.k_norm, dims_.q_width(), dims_.kv_width()}}};
+}
+
+void AttentionPart::norm_all_heads(const at::Tensor& qkv, const at::Tensor& qk) const {
+  for (const auto& [leaf, column, width] : wide_norms()) {
+    const at::Tensor x = qkv.narrow(1, column, width).contiguous(), out = at::empty_like(x);
+    const at::Tensor rstd = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
+    kernels::rms_norm_forward(x, {}, unit_.weight(leaf), dims_.norm_eps, {}, out, rstd);
+    qk.narrow(1, column, width).copy_(out);
+  }
+}
+
+// dqkv: of the normed q and k; becomes that of the raw ones.
+void AttentionPart::backward_all_heads(const at::Tensor& dqkv, const at::Tensor& qkv) const {
+  for (const auto& [leaf, column, width] : wide_norms()) {
+    const at::Tensor x = qkv.narrow(1, column, width).contiguous(), dout = dqkv.narrow(1, column, width).contiguous();
+    const at::Tensor dx = at::empty_like(x), rstd = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
+    kernels::rms_norm_forward(x, {}, unit_.weight(leaf), dims_.norm_eps, {}, dx, rstd);  // for the scale of each row
+    kernels::rms_norm_backward(dout, x, unit_.weight(leaf), rstd, dx, kernels::Into::write, unit_.gradient(leaf));
+    dqkv.narrow(1, column, width).copy_(dx);
+  }
 }
 
 // Of `mixed` and of qkv.
@@ -85,6 +114,7 @@ void AttentionPart::backward(const at::Tensor& dx, const at::Tensor& dout, const
   const auto gradients = attention_backward(dmixed, heads(flight, at), flight.segments, at.mixed.saved);
   kernels::rope_backward(gradients.dq, gradients.dk, gradients.dv, dqkv, head_layout(flight), flight.rotary, head_norms(), at.qkv.qkv);
   if (dims_.qk_norm) {
+    if (dims_.norms_behind) backward_all_heads(dqkv, at.qkv.qkv);
     unit_.complete(leaves_.q_norm);
     unit_.complete(leaves_.k_norm);
   }

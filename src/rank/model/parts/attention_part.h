@@ -48,6 +48,14 @@ class AttentionPart {
   HeadViews heads(const Flight& flight, const Places& at) const;
   kernels::HeadLayout head_layout(const Flight& flight) const;
   kernels::HeadNorms head_norms() const;
+  // Norms over all heads at once: they come before the rotation, which has those of single heads in it.
+  struct WideNorm {
+    std::size_t leaf;
+    std::int64_t column, width;
+  };
+  std::array<WideNorm, 2> wide_norms() const;
+  void norm_all_heads(const at::Tensor& qkv, const at::Tensor& qk) const;
+  void backward_all_heads(const at::Tensor& dqkv, const at::Tensor& qkv) const;
   std::pair<at::Tensor, at::Tensor> inner_gradients(const at::Tensor& spare, Workspace& work) const;
 
   const Dims& dims_;

@@ -1,0 +1,43 @@
+// The layer of OLMo 2: attention and SwiGLU read the stream itself, and what each adds to it is normed first.
+#pragma once
+
+#include "rank/model/branches.h"
+
+namespace lockstep::model {
+
+class PostNormBlock final : public Layer {
+ public:
+  // adapters: the unit that holds them, or none.
+  PostNormBlock(const config::ModelConfig& model, const Dims& dims, StoredUnit unit, std::optional<StoredUnit> adapters,
+                const config::LoraConfig& lora, std::int64_t layer);
+
+  void set_recompute(Recompute policy) override { recompute_ = policy; }
+  std::unique_ptr<LayerKept> make_kept() const override;
+  void open(const Pass& pass) const override { branches_.open(pass); }
+  void close(const Pass& pass) const override { branches_.close(pass); }
+  ResidualStream forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const override;
+  void backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const override;
+  ResidualStream decode(const ResidualStream& stream, Flight& flight, KvCache& cache, const KvCache::Step& step) const override;
+  void reset_magnitudes(ProjectionScratch& scratch) const override { branches_.reset_magnitudes(scratch); }
+
+ private:
+  struct Kept;
+  struct Places;
+  Places places(LayerKept* kept, Workspace& work) const;
+  // The stream at the block's start.
+  void start(const ResidualStream& stream, const Places& at) const;
+  // What a branch made -> what it adds to the stream.
+  const at::Tensor& norm(const at::Tensor& made, std::size_t leaf, at::Tensor& rstd, Workspace& work) const;
+  void middle(const Places& at, Workspace& work) const;
+  ResidualStream finish(Flight& flight, const Places& at) const;
+  // dstream -> the gradient of what the branch made, in work.norm.
+  const at::Tensor& backward_norm(const at::Tensor& dstream, const at::Tensor& made, std::size_t leaf, const at::Tensor& rstd,
+                                  Workspace& work) const;
+
+  const Dims& dims_;
+  const std::int64_t layer_;
+  const Branches branches_;
+  Recompute recompute_ = Recompute::none;
+};
+
+}  // namespace lockstep::model
