@@ -183,6 +183,20 @@ def test_a_stop_on_one_machine_is_a_stop_on_all(boxes, tiny, tmp_path):
     assert "another machine was asked to stop" in runs[0].out
 
 
+def test_a_run_is_asked_from_any_of_its_machines(boxes, tiny, tmp_path):
+    """The wish lies in the shared folder; the answer holds for the ranks of both."""
+    a, b = boxes(2)
+    runs = [m.train("--ranks", 1, "--threads", 1, "trainer.max_steps=100000", "trainer.save_interval=0", output=tmp_path, fake=False, config=tiny) for m in (a, b)]
+    runs[0].wait_for("step      3/100000")
+    saved = b.start(BIN / "lockstep", "ask", tmp_path / "run", "save").wait(30)
+    step = re.search(r"^step (\d+)  checkpoint ", saved.out, re.M)
+    assert saved.code == 0 and step, saved.text
+    assert (tmp_path / f"run/checkpoints/step-{int(step[1]):06}/manifest.json").exists()
+    stopped = a.start(BIN / "lockstep", "ask", tmp_path / "run", "stop").wait(30)
+    assert stopped.code == 0, stopped.text
+    all_end(runs, 0, "stopped")
+
+
 def test_stalls_are_judged_over_all_machines(boxes, tiny, tmp_path):
     a, b = boxes(2)
     short = ["--ranks", 1, "monitor.stall_seconds=1", "monitor.stall_abort_seconds=2"]
@@ -216,3 +230,19 @@ def test_ranks_started_one_by_one_meet_in_the_same_way(boxes, tiny, tmp_path):
     assert sorted(losses(tmp_path / "hand")) == [1, 2, 3, 4, 5, 6] and not (tmp_path / "hand/.secret").exists()
     runs = [rank(a, 0, "--name", "one", LOCKSTEP_SECRET=SECRET), rank(b, 1, "--name", "two", LOCKSTEP_SECRET=SECRET)]
     all_end(runs, 2, "the run's name is one on rank 0 (box0) and two on rank 1 (box1)", seconds=15)
+
+
+@pytest.mark.parametrize("launcher", ["srun", "by hand"])
+def test_ranks_of_one_machine_meet_by_its_name(boxes, tiny, tmp_path, launcher):
+    """Nothing says how many ranks a machine has, or only in srun's list: all of them come to the same idea of where the secret is."""
+    (a,) = boxes(1)
+
+    def rank(number):
+        srun = {"SLURM_PROCID": number, "SLURM_NTASKS": 2, "SLURM_LOCALID": number, "SLURM_NODEID": 0, "SLURM_JOB_ID": 7, "SLURM_STEP_ID": 0,
+                "SLURM_STEP_NODELIST": "box0", "SLURM_STEP_TASKS_PER_NODE": 2}
+        by_hand = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": 2, "MASTER_ADDR": "box0", "MASTER_PORT": 29700}
+        return a.start(BIN / "lockstep", "train", "-f", tiny, "--device", "cpu", "--output", tmp_path, "--name", "run", "--threads", 1, "parallel.timeout_s=60",
+                       **(srun if launcher == "srun" else by_hand))
+
+    all_end([rank(0), rank(1)], 0, seconds=90)
+    assert sorted(losses(tmp_path / "run")) == [1, 2, 3, 4, 5, 6]

@@ -47,7 +47,7 @@ Rendezvous Meeting::rendezvous(const launch::Environment& environment) {
     where.master_port = place.master_port;
     where.address_setting = "MASTER_ADDR";
     where.ranks_are_machines = true;
-    where.on_one_host = place.local_world_size == place.world_size;
+    where.on_one_host = place.on_one_host;
     // Nobody could copy a secret to ranks that a launcher has started already: they find it where only this user reads.
     if (where.secret.empty())
       where.secret_file =

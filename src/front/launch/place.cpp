@@ -23,12 +23,20 @@ struct Launcher {
   const char* world_size;
   const char* local_rank;
   const char* local_world_size;
+  const char* job[2];  // together the same on all ranks of a start, and others for another start
   constexpr bool is_slurm() const { return std::string_view(name) == "srun"; }
 };
+// Closest first: Open MPI's mpirun reaches other nodes through an srun of its own, whose variables its ranks inherit there; and srun can
+// speak PMI, whose variables then name the same ranks.
 constexpr Launcher launchers[] = {
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"mpirun",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"SLURM_JOB_ID", "PMI_JOBID"}},
 };
 
 int integer(const std::string& name, const std::string& text) {
@@ -70,6 +78,23 @@ class Variables {
     return value.value_or(0);
   }
 
+  // Ranks on this machine, where something tells. SLURM has a list of all nodes, and a variable for those who asked for so many a node.
+  std::optional<int> local_world_size() const {
+    const auto list = launcher_ != nullptr && launcher_->is_slurm() ? lookup(environment_, "SLURM_STEP_TASKS_PER_NODE") : std::nullopt;
+    const auto node = lookup(environment_, "SLURM_NODEID");
+    if (list && node && !lookup(environment_, "LOCAL_WORLD_SIZE")) {
+      if (const auto tasks = tasks_on_node(*list, integer("SLURM_NODEID", *node))) return tasks;
+    }
+    return number("LOCAL_WORLD_SIZE", &Launcher::local_world_size);
+  }
+
+  std::string job() const {
+    std::string name;
+    if (launcher_ == nullptr) return name;
+    for (const char* part : launcher_->job) name += lookup(environment_, part).value_or("") + "/";
+    return name;
+  }
+
   std::string master_addr(bool on_one_machine) {
     if (const auto address = lookup(environment_, "MASTER_ADDR")) return *address;
     for (const char* list : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
@@ -88,11 +113,7 @@ class Variables {
       return 0;
     }
     // All ranks must come to the same port, and two jobs on a machine should not: it follows from the job's name.
-    std::string job;
-    for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
-      job += lookup(environment_, name).value_or("");
-    }
-    return first_port + static_cast<int>(base::hash64(job) % 1000);
+    return first_port + static_cast<int>(base::hash64(job()) % 1000);
   }
 
   void refuse_if_incomplete(std::string_view launcher) const {
@@ -147,12 +168,8 @@ bool is_uuid(std::string_view text) { return text.size() == 36 && text[8] == '-'
 
 // Names that all ranks come to by themselves. Local ranks of one launcher process also share its start time; ranks on several machines
 // and ranks started by hand only have what the environment says.
-void name_job(Place& place, const Environment& environment) {
-  std::string identity;
-  for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "PMIX_NAMESPACE",
-                           "OMPI_MCA_ess_base_jobid"}) {
-    identity += lookup(environment, name).value_or("") + "/";
-  }
+void name_job(Place& place, std::string identity, const Environment& environment) {
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) identity += lookup(environment, name).value_or("") + "/";
   const bool shares_parent = place.launcher == "torchrun" || place.launcher == "mpirun";
   const std::string parent = shares_parent ? std::to_string(::getppid()) : "";
   // Ranks in different containers cannot look at each other's processes: they are to each other like ranks of other machines.
@@ -184,6 +201,19 @@ std::string first_host(std::string_view list) {
   return std::string(list.substr(0, bracket)) + std::string(inside.substr(0, inside.find_first_of(",-]")));
 }
 
+std::optional<int> tasks_on_node(std::string_view list, int node) {
+  for (const std::string_view part : base::split(list, ',')) {
+    const std::size_t bracket = part.find("(x");
+    const auto tasks = base::parse_integer(part.substr(0, bracket));
+    const auto nodes = bracket == std::string_view::npos ? std::optional<std::int64_t>(1)
+                                                         : base::parse_integer(part.substr(bracket + 2, part.size() - bracket - 3));
+    if (!tasks || !nodes) return std::nullopt;
+    if (node < *nodes) return static_cast<int>(*tasks);
+    node -= static_cast<int>(*nodes);
+  }
+  return std::nullopt;
+}
+
 std::optional<Place> place_from_launcher(const Environment& environment) {
   const Launcher* launcher = launcher_of(environment);
   const auto is_set = [&](const char* name) { return lookup(environment, name).has_value(); };
@@ -197,15 +227,17 @@ std::optional<Place> place_from_launcher(const Environment& environment) {
   place.rank = variables.required("RANK", &Launcher::rank);
   place.local_rank = variables.required("LOCAL_RANK", &Launcher::local_rank);
   place.world_size = variables.required("WORLD_SIZE", &Launcher::world_size);
-  const auto local_world = variables.number("LOCAL_WORLD_SIZE", &Launcher::local_world_size);
+  const auto local_world = variables.local_world_size();
   place.master_addr = variables.master_addr(local_world.value_or(place.world_size) == place.world_size);
   place.master_port = variables.master_port();
   variables.refuse_if_incomplete(place.launcher);
 
-  const bool one_machine = place.master_addr == "127.0.0.1" || place.master_addr == "localhost" || place.master_addr == "::1";
-  place.local_world_size = local_world.value_or(one_machine ? place.world_size : place.local_rank + 1);
+  const bool loopback = place.master_addr == "127.0.0.1" || place.master_addr == "localhost" || place.master_addr == "::1";
+  place.local_world_size = local_world.value_or(loopback ? place.world_size : place.local_rank + 1);
+  // Never from the guess: the last rank alone would come to another answer than the others, and they would miss each other.
+  place.on_one_host = loopback || local_world == place.world_size;
   refuse_if_absurd(place);
-  name_job(place, environment);
+  name_job(place, variables.job(), environment);
   return place;
 }
 

@@ -13,7 +13,8 @@ struct Place {
   int rank = 0;
   int local_rank = 0;
   int world_size = 1;
-  int local_world_size = 1;
+  int local_world_size = 1;  // a guess, LOCAL_RANK + 1, where nothing tells it
+  bool on_one_host = false;  // all ranks are here, and all of them know it
   std::string master_addr;
   int master_port = 0;
   std::string job;        // the same on all local ranks of this start, another for another start: names the folder of their pages
@@ -25,5 +26,8 @@ std::optional<Place> place_from_launcher(const Environment& environment);
 
 // "node[01-03,7],b" -> "node01"
 std::string first_host(std::string_view slurm_node_list);
+
+// What SLURM writes of all nodes, "2(x3),1", for one of them; nothing where the list does not go so far.
+std::optional<int> tasks_on_node(std::string_view slurm_tasks_per_node, int node);
 
 }  // namespace lockstep::launch

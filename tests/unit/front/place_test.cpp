@@ -112,6 +112,51 @@ TEST(Place, RanksOfOneJobAgreeAndOtherJobsDiffer) {
   EXPECT_EQ(place_from_launcher(with(torchrun, {{"TORCHELASTIC_RUN_ID", "exp/7"}}))->run_label, "exp_7");
 }
 
+// What `srun -n 3` sets on two nodes, with nothing said of ranks a node.
+Environment srun_task(int rank, const std::string& tasks_per_node = "2,1") {
+  return {{"SLURM_PROCID", std::to_string(rank)},
+          {"SLURM_NTASKS", "3"},
+          {"SLURM_LOCALID", std::to_string(rank % 2)},
+          {"SLURM_NODEID", std::to_string(rank / 2)},
+          {"SLURM_JOB_ID", "77"},
+          {"SLURM_STEP_ID", "0"},
+          {"SLURM_STEP_NODELIST", "node[02-03]"},
+          {"SLURM_STEP_TASKS_PER_NODE", tasks_per_node}};
+}
+
+TEST(Place, RanksKnowAlikeWhetherTheyAreOnOneHost) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto place = place_from_launcher(srun_task(rank));
+    EXPECT_EQ(place->local_world_size, rank < 2 ? 2 : 1);
+    EXPECT_FALSE(place->on_one_host);
+    // The last node has fewer than were asked for.
+    EXPECT_EQ(place_from_launcher(with(srun_task(rank), {{"SLURM_NTASKS_PER_NODE", "2"}}))->local_world_size, rank < 2 ? 2 : 1);
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    const Environment of_slurm = with(srun_task(rank, "2"), {{"SLURM_NTASKS", "2"}, {"SLURM_STEP_NODELIST", "node02"}});
+    EXPECT_TRUE(place_from_launcher(of_slurm)->on_one_host);
+    EXPECT_EQ(place_from_launcher(of_slurm)->local_world_size, 2);
+    // By hand, with the address of a machine: nothing tells rank 0 that rank 1 is here too, so rank 1 may not think so either.
+    const Environment by_hand = with(five, {{"RANK", std::to_string(rank)}, {"LOCAL_RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}});
+    EXPECT_FALSE(place_from_launcher(by_hand)->on_one_host);
+    EXPECT_TRUE(place_from_launcher(with(by_hand, {{"LOCAL_WORLD_SIZE", "2"}}))->on_one_host);
+    EXPECT_TRUE(place_from_launcher(with(by_hand, {{"MASTER_ADDR", "127.0.0.1"}}))->on_one_host);
+  }
+}
+
+TEST(Place, MpirunUsesSrunToReachOtherNodes) {
+  const Environment four = with(mpi, {{"OMPI_COMM_WORLD_SIZE", "4"}, {"MASTER_ADDR", "node0"}});
+  const auto here = place_from_launcher(
+      with(four, {{"SLURM_JOB_ID", "77"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_SUBMIT_DIR", "/home"}}));
+  const auto there = place_from_launcher(with(with(four, slurm), {{"OMPI_COMM_WORLD_RANK", "3"}}));
+  EXPECT_EQ(there->launcher, "mpirun");
+  EXPECT_EQ(there->rank, 3);
+  EXPECT_EQ(there->world_size, 4);
+  EXPECT_EQ(there->local_world_size, 2);
+  EXPECT_EQ(there->master_port, here->master_port);
+  EXPECT_EQ(there->run_label, here->run_label);
+}
+
 TEST(Place, WhatIsMissingIsNamed) {
   struct Case {
     Environment environment;
@@ -149,6 +194,14 @@ TEST(Place, FirstHostOfASlurmList) {
   EXPECT_EQ(first_host("node[01-03,7]"), "node01");
   EXPECT_EQ(first_host("node[7,9]"), "node7");
   EXPECT_EQ(first_host("a1,node[01-03]"), "a1");
+}
+
+TEST(Place, TasksOfASlurmNode) {
+  EXPECT_EQ(tasks_on_node("4", 0), 4);
+  EXPECT_EQ(tasks_on_node("2(x3),1", 2), 2);
+  EXPECT_EQ(tasks_on_node("2(x3),1", 3), 1);
+  EXPECT_EQ(tasks_on_node("2(x3),1", 4), std::nullopt);
+  for (const char* broken : {"", "x", "2(x", "2(xy)", "2()"}) EXPECT_EQ(tasks_on_node(broken, 0), std::nullopt) << broken;
 }
 
 }  // namespace
