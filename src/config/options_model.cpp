@@ -23,9 +23,8 @@ std::vector<Option> model_options() {
       }),
       option<&R::model, &M::family>({
           .key = "model.family",
-          .says =
-              "Whose network this is: names of tensors, and what a written model folder calls itself. auto: the plainest family that "
-              "has qkv_bias, qk_norm and sliding_window as they are set; olmo2 (norms behind attention and feed-forward) is to be stated.",
+          .says = "Whose network this is: names of tensors, and what a written model folder calls itself. auto: the plainest one that has "
+                  "qkv_bias, qk_norm and sliding_window as set; olmo2 (norms behind attention and feed-forward) is to be stated.",
       }),
       option<&R::model, &M::hidden_size>({
           .key = "model.hidden_size",
