@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The work that docs/performance.md lists: sequence length and batch.
@@ -64,8 +65,8 @@ def baseline(args, model: str, mode: str, seq: int, batch: int) -> tuple[dict | 
     return None, why
 
 
-def take_turns(args, model: str, seq: int, batch: int) -> dict[str, list[dict]]:
-    """Every side's results, one a round; a side that fails once is left out of later rounds."""
+def take_turns(args, model: str, seq: int, batch: int) -> typing.Iterator[dict[str, list[dict]]]:
+    """Every side's results, one a round, after each whole round; a side that fails once is left out of later ones."""
     sides = {OURS: lambda: ours(args, model, seq, batch)}
     for mode in args.modes.split(","):
         sides[f"Hugging Face, {mode}"] = lambda mode=mode: baseline(args, model, mode, seq, batch)
@@ -79,7 +80,7 @@ def take_turns(args, model: str, seq: int, batch: int) -> dict[str, list[dict]]:
             results[who].append(result or {"failed": why})
             told = why if not result else f"{result['tokens_per_second']:.0f} tokens/s, batch {result['batch_size']}"
             print(f"  round {number + 1} of {args.rounds}: {who:<28} {told}", flush=True)
-    return results
+        yield results
 
 
 def side_of(who: str, results: list[dict], first: list[dict]) -> dict:
@@ -103,29 +104,38 @@ def versions(args, results: dict[str, list[dict]]) -> dict:
 
 
 def compare(args, model: str) -> dict:
+    """Each whole round is kept at once: who is cut off has what was measured."""
     seq, batch = USUAL.get(model, (1024, 8))
     seq, batch = args.seq or seq, args.batch or batch
     what = f"LoRA of rank {args.lora}" if args.lora else "all weights"
     print(f"{model}, {what}, seq {seq}, {args.dtype}, an update every batch", flush=True)
-    results = take_turns(args, model, seq, batch)
-    counts = {result["parameters"] for found in results.values() for result in found if "failed" not in result}
-    if len(counts) > 1 and not args.lora:  # PEFT counts its adapters among them
-        raise SystemExit(f"not the same model on both sides: {sorted(counts)} parameters")
-    sides = [side_of(who, found, results[OURS]) for who, found in results.items()]
-    for side in sides:
+    for rounds, results in enumerate(take_turns(args, model, seq, batch), 1):
+        counts = {result["parameters"] for found in results.values() for result in found if "failed" not in result}
+        if len(counts) > 1 and not args.lora:  # PEFT counts its adapters among them
+            raise SystemExit(f"not the same model on both sides: {sorted(counts)} parameters")
+        one = {"model": model, "what": what, "seq": seq, "batch": batch, "rounds": rounds, "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+               "command": "python3 bench/compare.py " + shlex.join(sys.argv[1:]), "versions": versions(args, results),
+               "sides": [side_of(who, found, results[OURS]) for who, found in results.items()]}
+        keep(args.json, one)
+    for side in one["sides"]:
         told = side.get("failed") or f"{side['tokens_per_second']:>10.0f} tokens/s {side['peak_memory_bytes'] / 2**30:>8.1f} GiB"
         print(f"  {side['who']:<28} {told}" + (f"   ours is {side['ratio']:.2f} times as fast" if "ratio" in side else ""), flush=True)
-    command = "python3 bench/compare.py " + shlex.join(word for word in sys.argv[1:])
-    return {"model": model, "what": what, "seq": seq, "batch": batch, "rounds": args.rounds, "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "command": command,
-            "versions": versions(args, results), "sides": sides}
+    return one
 
 
-def keep(path: pathlib.Path, made: list[dict]) -> None:
+def keep(path: pathlib.Path, new: dict) -> None:
     """Beside what is there; the same model and work is replaced."""
     kept = json.loads(path.read_text())["comparisons"] if path.exists() else []
-    new = {(one["model"], one["what"]) for one in made}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"comparisons": [one for one in kept if (one["model"], one["what"]) not in new] + made}, indent=1) + "\n")
+    beside = path.with_suffix(".part")
+    beside.write_text(json.dumps({"comparisons": [one for one in kept if (one["model"], one["what"]) != (new["model"], new["what"])] + [new]}, indent=1) + "\n")
+    beside.replace(path)
+
+
+def whole_rounds(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return int(text)
 
 
 def main():
@@ -136,7 +146,7 @@ def main():
     parser.add_argument("--lora", type=int, default=0, help="rank of adapters beside frozen weights; 0: all weights are trained")
     parser.add_argument("--recompute", help="ours: none, norms, qkv or blocks; left out, by what fits")
     parser.add_argument("--modes", default="eager,compile", help="of the baseline")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=whole_rounds, default=3)
     parser.add_argument("--dtype", choices=["bf16", "f32"], default="bf16")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--steps", type=int, default=10)
@@ -146,7 +156,6 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, default=ROOT / "bench" / "measured" / "compare.json", help="file that results are added to")
     args = parser.parse_args()
     made = [compare(args, model) for model in args.model or ["qwen2.5-0.5b", "llama-3.2-1b"]]
-    keep(args.json, made)
     return 0 if all("failed" not in side for one in made for side in one["sides"]) else 1
 
 

@@ -233,6 +233,25 @@ def test_comparisons_are_medians_of_rounds(scripts):
     assert side_of("Hugging Face, compile", [{"failed": "out of memory"}], ours) == {"who": "Hugging Face, compile", "failed": "out of memory"}
 
 
+def test_whole_rounds_of_a_comparison_are_kept_if_it_is_cut_off(scripts, tmp_path, monkeypatch):
+    import compare
+    result = {"tokens_per_second": 100, "batch_size": 4, "peak_memory_bytes": 1, "raw_step_seconds": [1], "parameters": 5}
+    left = [result] * 4  # a round and a third, then the GPU is gone
+
+    def measure(*_):
+        if not left:
+            raise KeyboardInterrupt
+        return left.pop(), ""
+
+    monkeypatch.setattr(compare, "run", measure)
+    path = tmp_path / "measured" / "compare.json"
+    monkeypatch.setattr(sys, "argv", ["compare.py", "--model", "small", "--json", str(path), "--lockstep", "/bin/true"])
+    with pytest.raises(KeyboardInterrupt):
+        compare.main()
+    (one,) = json.loads(path.read_text())["comparisons"]
+    assert one["rounds"] == 1 and [len(side.get("ratios", [])) for side in one["sides"]] == [0, 1, 1]
+
+
 def test_rows_are_commands_that_lockstep_takes(scripts, tmp_path):
     """Every row of the page, and the GPU suite's list: planned, not run."""
     from page import ROWS
