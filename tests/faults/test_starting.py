@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from fault_jobs import BIN, ROOT, processes_with, wait_until
+from fault_jobs import BIN, LAUNCHER_VARIABLES, ROOT, processes_with, wait_until
 
 
 def test_dry_run_starts_nothing(start):
@@ -110,6 +110,27 @@ def test_by_hand_each_process_is_one_rank_of_one_run(start, tmp_path):
     assert (folder / "config.yaml").exists() and "finished 6 steps" in jobs[2].out
     assert jobs[0].out == jobs[1].out == ""
     assert not list(pathlib.Path("/dev/shm").glob(f"lockstep-{os.getuid()}-*/2.*"))
+
+
+@pytest.mark.parametrize("mpirun", [False, True])
+def test_mpiruns_own_terminal_gets_no_live_bar(tmp_path, mpirun):
+    """mpirun gives every rank a terminal, also where its output goes into a file."""
+    here, there = os.openpty()
+    rank = {f"OMPI_COMM_WORLD_{name}": value for name, value in (("RANK", "0"), ("SIZE", "1"), ("LOCAL_RANK", "0"), ("LOCAL_SIZE", "1"))}
+    environment = {name: value for name, value in os.environ.items() if name not in LAUNCHER_VARIABLES}
+    environment |= {"LOCKSTEP_WORKER": str(BIN / "fake_worker"), "FAKE_STEPS": "6", "TERM": "xterm"} | (rank if mpirun else {})
+    command = [BIN / "lockstep", "train", "-f", ROOT / "models/nano.yaml", "--device", "cpu", "--output", tmp_path, "--name", "run", "--ranks", "1"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=there, stderr=there, env=environment) as process:
+        os.close(there)
+        out = b""
+        try:
+            while more := os.read(here, 4096):
+                out += more
+        except OSError:  # EIO: the other end is closed
+            pass
+        os.close(here)
+    assert process.returncode == 0 and b"finished 6 steps" in out, out.decode()
+    assert (b"\x1b[K" in out) != mpirun, out
 
 
 def test_by_hand_a_death_ends_the_other_ranks_too(start):

@@ -34,6 +34,9 @@ Environment
 Under torchrun, srun or mpirun, or with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, it becomes that one rank.
 )";
 
+// Every rank of mpirun has a terminal of mpirun's making, wherever its output goes.
+bool is_of_mpirun(const std::optional<launch::Place>& place) { return place && place->launcher == "mpirun"; }
+
 }  // namespace
 
 int run_train_verb(std::span<const std::string> args, const std::string& typed_program) {
@@ -51,7 +54,7 @@ int run_train_verb(std::span<const std::string> args, const std::string& typed_p
   display.emplace(show::Display::Options{.headless = config.monitor.headless,
                                          .quiet = !training.speaks(),
                                          .steps = training.shows(),
-                                         .terminal = ::isatty(STDOUT_FILENO) == 1,
+                                         .terminal = ::isatty(STDOUT_FILENO) == 1 && !is_of_mpirun(training.place()),
                                          .total_steps = config.trainer.max_steps,
                                          .place = training.place()});
   if (config.launch.dry_run) {
