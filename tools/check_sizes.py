@@ -26,7 +26,6 @@ LONG_FUNCTIONS = {
     "src/config/options_model.cpp::model_options": (169, "a table of data"),
     "src/config/options_run.cpp::parallel_options": (93, "a table of data"),
     "src/config/options_trainer.cpp::rhythm": (120, "a table of data"),
-    "src/rank/train/build_run.cpp::build_run": (96, "the run, in the order things are made"),
     "src/text/native/src/jinja/machine.rs::eval_kind": (97, "one match, an arm a kind of expression"),
     "src/text/native/src/jinja/methods.rs::text_method": (97, "one match, an arm a method"),
     "src/text/native/src/jinja/run.rs::run_one": (97, "one match, an arm a kind of statement"),

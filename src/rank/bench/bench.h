@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "rank/comm/comm.h"
 #include "layout/flops.h"
 #include "rank/train/peak_flops.h"
+#include "record/page.h"
 
 namespace lockstep::bench {
 
@@ -26,8 +28,10 @@ using Sink = std::function<void(std::string_view line)>;
 // ---- a training step
 
 struct StepRequest {
-  config::RunConfig config;  // model, data.seq_len, batch and accumulation as resolved for one rank
+  config::RunConfig config;  // as resolved for one rank; without data.path tokens are made up
   at::Device device = at::kCPU;
+  comm::Place place = {};
+  std::shared_ptr<record::PageWriter> page;
   int warm_up = 5;
   int steps = 10;
   int profile_steps = 0;                 // traced after everything is measured; 0: none
@@ -43,9 +47,11 @@ struct StepResult {
   std::string activations;  // what blocks keep for backward
   std::string gradients;    // what micro-batches are summed in
   std::string optimizer;    // its method and what its states are
+  std::string data;         // in words; empty: made up
   bool cuda_graph = false;  // micro-batches were launched as one
   std::int64_t parameters = 0, trained_parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;
   int warm_up = 0;
+  double tokens_per_step = 0;               // that were trained, on average
   std::vector<double> step_seconds;         // raw, update included
   Spread step, micro_batch, update;         // seconds: a step; one forward and backward alone; the update alone
   std::int64_t peak_memory_bytes = 0;       // most that tensors held at once
@@ -57,11 +63,10 @@ struct StepResult {
   Ceilings ceilings;
   std::optional<StepProfile> profile;
 
-  double tokens_per_step() const { return static_cast<double>(seq_len * batch_size * accumulation); }
-  double tokens_per_second() const { return tokens_per_step() / step.median; }
+  double tokens_per_second() const { return tokens_per_step / step.median; }
   std::optional<double> mfu() const;
 };
-// Random weights and tokens.
+// A run of these settings from random weights, step by step.
 StepResult measure_step(const StepRequest& request);
 std::string to_text(const StepResult& result);
 std::string to_json(const StepResult& result);

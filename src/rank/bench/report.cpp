@@ -48,10 +48,11 @@ std::string to_text(const StepResult& r) {
   const auto line = [&](std::string_view name, const std::string& value) { text += fmt::format("  {:<14} {}\n", name, value); };
   line("step", fmt::format("{} sequences of {} tokens x {} micro-batches; {} steps after {}", r.batch_size, r.seq_len, r.accumulation,
                            r.step_seconds.size(), r.warm_up));
+  if (!r.data.empty()) line("data", r.data);
   line("step time", milliseconds(r.step) + ", update included");
   line("micro-batch", fmt::format("{}, forward and backward{}", milliseconds(r.micro_batch), r.cuda_graph ? " as one CUDA graph" : ""));
   line("update", fmt::format("{}, {}", milliseconds(r.update), r.optimizer));
-  line("tokens/s", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second(), r.tokens_per_step()));
+  line("tokens/s", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second(), r.tokens_per_step));
   const auto size = [](std::int64_t bytes) { return base::human_bytes(static_cast<std::uint64_t>(bytes)); };
   line("activations", r.activations);
   line("gradients", r.gradients);
@@ -83,6 +84,8 @@ std::string to_json(const StepResult& r) {
                {"seq_len", r.seq_len},
                {"batch_size", r.batch_size},
                {"accumulation", r.accumulation},
+               {"data", r.data.empty() ? Json(nullptr) : Json(r.data)},
+               {"tokens_per_step", r.tokens_per_step},
                {"activations", r.activations},
                {"gradients", r.gradients},
                {"cuda_graph", r.cuda_graph},

@@ -1,22 +1,18 @@
-// A training step without data or ranks: forward, backward, clip, update, on random weights and tokens.
-#include <ATen/Context.h>
-#include <ATen/ops/full.h>
+// A training step of a run, timed: train_step() over random weights, and over made-up batches where the settings name no data.
 #include <ATen/ops/randint.h>
-#include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 #include "config/config.h"
 #include "rank/bench/bench.h"
 #include "rank/kernels/plugin.h"
+#include "rank/model/projection/adapter.h"
 #include "rank/model/model.h"
-#include "layout/recompute.h"
-#include "rank/optim/optim.h"
-#include "rank/parallel/replicate.h"
 #include "rank/train/device_memory.h"
-#include "rank/train/gradients.h"
-#include "rank/train/make_model.h"
-#include "rank/train/micro_steps.h"
 #include "rank/train/peak_flops.h"
 #include "rank/train/profile.h"
+#include "rank/train/run.h"
+#include "rank/train/train_step.h"
 
 namespace lockstep::bench {
 namespace {
@@ -24,70 +20,103 @@ namespace {
 constexpr double learning_rate = 1e-5;  // small: weights stay random, whatever the number of steps
 constexpr int different_batches = 4;
 
-// Everything a step needs, made as a run makes it.
-class Bench {
+// A few batches of random tokens, on the device already, in turn.
+class MadeUp final : public train::BatchSource {
  public:
-  explicit Bench(const StepRequest& request) : config_(request.config), device_(request.device) {
-    const config::BatchPlan batch = config::plan_batch(config_, 1);
-    accumulation_ = batch.gradient_accumulation;
-    replica_ = train::make_units(config_, device_);
-    model_ = train::make_decoder(config_, replica_);
-    train::choose_precision(config_, *model_, device_);
-    train::initialize_weights(config_, replica_);
-    train::initialize_adapters(config_, replica_, *model_);
-    const double tokens = static_cast<double>(batch.global_batch_size * config_.data.seq_len);
-    optimizer_ = optim::make_optimizer(config_, *replica_.store, tokens);
-    token_count_ = at::full({}, tokens, number());
-    const train::MemoryQuestion question{config_, batch, config_.data.seq_len};
-    const train::MemoryPlan plan = train::plan_memory(question, replica_, [](bool fits) { return fits; });
-    sums_ = train::apply(plan, question, replica_, *model_);
-    gradients_ = train::describe(plan, config_, sums_.get());
-    activations_ = model::describe(plan.recompute);
-    micro_steps_ = std::make_unique<train::MicroSteps>(
-        *model_, nullptr,
-        train::MicroSteps::Options{.recorder = train::graph_recorder_for(config_, device_, /*fixed_shapes=*/true),
-                                   .progress = kernels::make_progress(device_),
-                                   .mark_blocks = train::blocks_are_long(config_, batch.batch_size * config_.data.seq_len, device_),
-                                   .sums = sums_.get()});
+  explicit MadeUp(const train::Run& run) : accumulation_(run.batch.gradient_accumulation) {
+    const std::int64_t rows = run.batch.batch_size, time = run.config.data.seq_len;
     for (int i = 0; i < different_batches; ++i) {
-      const at::Tensor row = at::randint(config_.model.vocab_size, {batch.batch_size, config_.data.seq_len + 1}, at::kLong).to(device_);
-      batches_.push_back(
-          {.tokens = row.narrow(1, 0, config_.data.seq_len).contiguous(), .targets = row.narrow(1, 1, config_.data.seq_len).contiguous()});
+      const at::Tensor row = at::randint(run.config.model.vocab_size, {rows, time + 1}, at::kLong).to(run.world->device());
+      batches_.push_back({.tokens = row.narrow(1, 0, time).contiguous(),
+                          .targets = row.narrow(1, 1, time).contiguous(),
+                          .keys = model::adapters_drop(run.config.lora) ? row.select(1, 0).contiguous() : at::Tensor(),
+                          .trained_tokens = rows * time});
     }
   }
-
-  void micro_batch() { loss_ += micro_steps_->run(batches_[next_++ % batches_.size()], optimizer_->scale()); }
-  void update() {
-    if (sums_) sums_->settle();
-    optimizer_->finish_gradients(optimizer_->sum_of_squares(), token_count_, loss_);
-    optimizer_->step(learning_rate);
-    loss_.zero_();
+  std::vector<data::Batch> next(const comm::Group&) override {
+    std::vector<data::Batch> batches;
+    for (std::int64_t i = 0; i < accumulation_; ++i) batches.push_back(batches_[next_++ % batches_.size()]);
+    return batches;
   }
-  void step() {
-    for (std::int64_t i = 0; i < accumulation_; ++i) micro_batch();
-    update();
-  }
-  std::int64_t parameters() const { return replica_.parameters(); }
-  std::int64_t trained_parameters() const { return replica_.trained_parameters(); }
-  const std::string& activations() const { return activations_; }
-  const std::string& gradients() const { return gradients_; }
-  bool cuda_graph() const { return micro_steps_->replayed(); }
+  data::Position position() const override { return {}; }
 
  private:
-  at::TensorOptions number() const { return at::TensorOptions().device(device_).dtype(at::kDouble); }
-
-  config::RunConfig config_;
-  at::Device device_;
-  std::int64_t accumulation_ = 1;
-  parallel::Replica replica_;
-  std::unique_ptr<model::Decoder> model_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<parallel::GradientSums> sums_;
-  std::unique_ptr<train::MicroSteps> micro_steps_;
+  std::int64_t accumulation_;
   std::vector<data::Batch> batches_;
-  at::Tensor token_count_;
-  at::Tensor loss_ = at::zeros({}, number());
-  std::string activations_, gradients_;
+  std::size_t next_ = 0;
+};
+
+// Passes batches on and counts what they train.
+class Counted final : public train::BatchSource {
+ public:
+  explicit Counted(std::unique_ptr<train::BatchSource> source) : source_(std::move(source)) {}
+  std::vector<data::Batch> next(const comm::Group& group) override {
+    std::vector<data::Batch> batches = source_->next(group);
+    for (const data::Batch& batch : batches) trained += batch.trained_tokens;
+    return batches;
+  }
+  data::Position position() const override { return source_->position(); }
+  std::int64_t trained = 0;
+
+ private:
+  std::unique_ptr<train::BatchSource> source_;
+};
+
+bool has_data(const config::RunConfig& config) { return !config.data.path.empty(); }
+
+// A run of these settings that starts from random weights, moves them little and writes nothing.
+config::RunConfig settings_of(const StepRequest& request) {
+  config::RunConfig config = request.config;
+  if (config.data.tokenizer.empty()) config.data.tokenizer = config.model.path;
+  config.model.path.clear();
+  config.lora.adapters.clear();
+  config.trainer.learning_rate = learning_rate;
+  config.trainer.lr_schedule = config::LrSchedule::constant;
+  config.trainer.warmup_steps = 0;
+  config.trainer.warmup_ratio = 0;
+  config.trainer.max_steps = std::int64_t{1} << 40;
+  config.monitor.profile_steps = 0;
+  if (has_data(config)) return config;
+  config.data.kind = config::DataKind::random;
+  config.data.packing = false;
+  config.data.validation_fraction = 0;
+  config.data.random_tokens = config.data.seq_len + 1;
+  return config;
+}
+
+class Bench {
+ public:
+  explicit Bench(const StepRequest& request) {
+    train::RunRequest wish{.config = settings_of(request), .device = request.device, .place = request.place, .page = request.page};
+    if (!has_data(wish.config)) wish.batches = [](const train::Run& run) { return std::make_unique<MadeUp>(run); };
+    run_ = train::build_run(wish);
+    auto counted = std::make_unique<Counted>(std::move(run_->batches));
+    source_ = counted.get();
+    run_->batches = std::move(counted);
+    kept_ = source_->next(run_->mesh->data());
+  }
+
+  const train::Run& run() const { return *run_; }
+  void step() { train::train_step(*run_); }
+  // By the graph that steps have recorded: where a step is one micro-batch, that is the one that reduces, here over one rank.
+  void micro_batch() {
+    const bool last = kept_.size() == 1;
+    run_->micro_steps->forward(kept_[next_++ % kept_.size()], run_->optimizer->scale(), {.last = last});
+    run_->micro_steps->backward();
+    if (last) run_->gradients->finish(run_->mesh->loss());
+  }
+  void update() {
+    if (run_->gradient_sums) run_->gradient_sums->settle();
+    run_->optimizer->finish_gradients(run_->optimizer->sum_of_squares(), run_->totals->of(train::sum::trained),
+                                      run_->totals->of(train::sum::loss));
+    run_->optimizer->step(learning_rate);
+  }
+  std::int64_t trained() const { return source_->trained; }
+
+ private:
+  std::unique_ptr<train::Run> run_;
+  Counted* source_ = nullptr;
+  std::vector<data::Batch> kept_;
   std::size_t next_ = 0;
 };
 
@@ -105,21 +134,35 @@ StepProfile trace_steps(const StepRequest& request, Bench& bench) {
   return {.steps = request.profile_steps, .trace = stem.string() + ".json", .table = trace.stop(stem, request.profile_steps)};
 }
 
+void describe(const train::Run& run, StepResult& result) {
+  result.parameters = run.replica.parameters();
+  result.trained_parameters = run.replica.trained_parameters();
+  result.seq_len = run.dataset.training->seq_len();
+  result.batch_size = run.batch.batch_size;
+  result.accumulation = run.batch.gradient_accumulation;
+  result.activations = run.recompute;
+  result.gradients = run.gradient_form;
+  const data::Corpus& corpus = *run.dataset.training;
+  if (has_data(run.config)) result.data = run.dataset.description;
+  const bool whole_samples = corpus.fixed_length() && !corpus.packed();
+  result.flops_per_token = layout::flops_per_token(run.config.model, run.config.lora, whole_samples ? corpus.seq_len() : 0);
+}
+
 void measure_training(const StepRequest& request, StepResult& result) {
   Bench bench(request);
-  result.parameters = bench.parameters();
-  result.trained_parameters = bench.trained_parameters();
-  result.activations = bench.activations();
-  result.gradients = bench.gradients();
+  describe(bench.run(), result);
   if (request.device.is_cuda()) kernels::cuda_plugin().reset_peak_memory(request.device.index());
-  result.step_seconds = time_calls(request.device, request.warm_up, request.steps, [&] { bench.step(); });
+  for (int i = 0; i < request.warm_up; ++i) bench.step();
+  const std::int64_t before = bench.trained();
+  result.step_seconds = time_calls(request.device, 0, request.steps, [&] { bench.step(); });
+  result.tokens_per_step = static_cast<double>(bench.trained() - before) / request.steps;
   result.step = spread_of(result.step_seconds);
   result.peak_memory_bytes = train::peak_memory_bytes(request.device);
   result.driver_memory_bytes = train::driver_memory_bytes(request.device);
   result.host_peak_memory_bytes = train::peak_host_memory_bytes();
+  result.cuda_graph = bench.run().micro_steps->replayed();
   const int rounds = std::max(3, request.steps / 2);
   result.micro_batch = spread_of(time_calls(request.device, 1, rounds, [&] { bench.micro_batch(); }));
-  result.cuda_graph = bench.cuda_graph();
   result.update = spread_of(time_calls(request.device, 1, rounds, [&] { bench.update(); }));
   if (request.profile_steps > 0) result.profile = trace_steps(request, bench);
 }
@@ -133,16 +176,11 @@ std::optional<double> StepResult::mfu() const {
 
 StepResult measure_step(const StepRequest& request) {
   const config::RunConfig& config = request.config;
-  const config::BatchPlan batch = config::plan_batch(config, 1);
   StepResult result{.model = config.model.name,
                     .device = train::describe_device(request.device),
                     .dtype = fmt::format("{}{}", config::name_of(config.model.dtype), config.trainer.fp8 ? " with fp8 matmuls" : ""),
                     .optimizer = describe_optimizer(config.trainer),
-                    .seq_len = config.data.seq_len,
-                    .batch_size = batch.batch_size,
-                    .accumulation = batch.gradient_accumulation,
                     .warm_up = request.warm_up};
-  result.flops_per_token = layout::flops_per_token(config.model, config.lora, config.data.seq_len);
   result.peak_flops = train::peak_flops(result.device, config.model.dtype);
   result.fp8 = config.trainer.fp8;
   measure_training(request, result);

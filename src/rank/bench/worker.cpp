@@ -55,6 +55,8 @@ void run(const std::string& verb, const Arguments& arguments, at::Device device,
   } else if (verb == "bench-step") {
     const StepResult result = measure_step({.config = config,
                                             .device = device,
+                                            .place = place,
+                                            .page = page,
                                             .warm_up = number(arguments, "warm-up"),
                                             .steps = number(arguments, "steps"),
                                             .profile_steps = number(arguments, "profile"),

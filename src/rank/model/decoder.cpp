@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "rank/kernels/fp8.h"
+#include "rank/kernels/progress.h"
 #include "rank/model/block.h"
 #include "rank/model/head.h"
 #include "rank/model/model.h"
@@ -49,9 +50,8 @@ struct Decoder::Parts {
   const at::Tensor frequencies;
   // Grows with the longest sequence seen: a model's own limit may be far beyond. Shorter ones stay, because a recorded step reads them.
   std::vector<kernels::RotaryTable> rotary;
-  std::function<void()> on_backward;
-  std::function<void()> on_block = [] {};
-  std::vector<std::size_t> offloaded;  // layers whose inputs wait in host memory, in order
+  std::shared_ptr<kernels::Progress> progress;  // null: nobody looks
+  std::vector<std::size_t> offloaded;           // layers whose inputs wait in host memory, in order
 
   Parts(const config::ModelConfig& config, const config::LoraConfig& lora, Store& store)
       : dims(config),
@@ -130,6 +130,10 @@ struct Decoder::Parts {
     }
     segments.on_device = starts.to(device, /*non_blocking=*/true);
     flight.positions = positions.to(device, /*non_blocking=*/true);
+  }
+
+  void mark_block() const {
+    if (progress) progress->mark();
   }
 
   at::Tensor embed(const at::Tensor& tokens, at::Tensor& out, const Pass& pass) {
@@ -234,8 +238,7 @@ std::optional<std::size_t> Decoder::head_owner() const {
   return owner.trained() ? std::optional(owner.index()) : std::nullopt;
 }
 
-void Decoder::on_backward(std::function<void()> callback) { parts_->on_backward = std::move(callback); }
-void Decoder::on_block(std::function<void()> callback) { parts_->on_block = std::move(callback); }
+void Decoder::mark_blocks(std::shared_ptr<kernels::Progress> progress) { parts_->progress = std::move(progress); }
 
 at::Tensor Decoder::forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale) {
   return forward_backward({.tokens = tokens, .targets = targets}, scale);
@@ -243,7 +246,6 @@ at::Tensor Decoder::forward_backward(const at::Tensor& tokens, const at::Tensor&
 
 at::Tensor Decoder::forward_backward(const Input& input, const at::Tensor& scale, const Micro& micro) {
   forward(input, micro);
-  if (parts_->on_backward) parts_->on_backward();
   return backward(scale);
 }
 
@@ -264,7 +266,7 @@ void Decoder::forward(const Input& input, const Micro& micro, std::size_t which)
     p.layers[i]->open(pass);
     stream = p.layers[i]->forward(stream, flight, &kept);
     p.layers[i]->close(pass);
-    p.on_block();
+    p.mark_block();
     if (!leaves) continue;
     flight.offload->store(away, kept.input(), p.offloaded.size());
     ++away;
@@ -294,7 +296,7 @@ at::Tensor Decoder::backward(const at::Tensor& scale, std::size_t which) {
     p.layers[i]->open(pass);
     p.layers[i]->backward(dstream, flight, kept, /*further=*/i > 0 || p.embedding.trained());
     p.layers[i]->close(pass);
-    p.on_block();
+    p.mark_block();
   }
   if (p.embedding.trained()) {
     const TraceRange range("embedding backward");

@@ -14,8 +14,9 @@
 #include "rank/model/weights/unit.h"
 
 namespace lockstep::kernels {
+class Progress;
 struct Fp8Table;
-}
+}  // namespace lockstep::kernels
 
 namespace lockstep::model {
 
@@ -72,10 +73,8 @@ class Decoder {
   std::int64_t head_additions() const;
   void set_most_head_chunks(std::int64_t most);
   std::optional<std::size_t> head_owner() const;
-  // Called between forward and backward of forward_backward, for phase stamps.
-  void on_backward(std::function<void()> callback);
-  // Called after every block of forward_backward, in both directions, once its kernels are launched: for marks of progress.
-  void on_block(std::function<void()> callback);
+  // From the next step on, after every block in both directions, once its kernels are launched, progress is marked; null: nowhere.
+  void mark_blocks(std::shared_ptr<kernels::Progress> progress);
 
   // Without gradients.
   Score score(const Input& input);

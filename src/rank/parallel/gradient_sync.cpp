@@ -105,8 +105,9 @@ void GradientSync::start_all(const comm::Group& group) {
 
 void GradientSync::replay(const comm::Group& group, const std::function<void()>& launch) {
   comm::Work work = group.replay(gradients_, "all gradients, by a recorded backward", launch);
-  arm(group);
+  group_ = &group;  // finish() still follows, and has nothing to start
   next_ = buckets_.size();
+  works_.clear();
   works_.push_back(std::move(work));
 }
 

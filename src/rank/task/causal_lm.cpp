@@ -10,9 +10,9 @@ model::Input input_of(const data::Batch& batch) {
 
 }  // namespace
 
-at::Tensor forward_backward(model::Decoder& model, const data::Batch& batch, const at::Tensor& scale) {
-  return model.forward_backward(input_of(batch), scale);
-}
+void forward(model::Decoder& model, const data::Batch& batch, const model::Micro& micro) { model.forward(input_of(batch), micro); }
+
+at::Tensor backward(model::Decoder& model, const at::Tensor& scale) { return model.backward(scale); }
 
 model::Score score(model::Decoder& model, const data::Batch& batch) { return model.score(input_of(batch)); }
 

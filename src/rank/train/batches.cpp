@@ -21,7 +21,6 @@ class OwnShare : public BatchSource {
     return batches;
   }
   data::Position position() const override { return loader_.position(); }
-  std::int64_t steps_per_epoch() const override { return loader_.steps_per_epoch(); }
 
  private:
   data::Loader loader_;
@@ -69,7 +68,6 @@ class FromFirst : public BatchSource {
     return batches;
   }
   data::Position position() const override { return loader_.position(); }
-  std::int64_t steps_per_epoch() const override { return loader_.steps_per_epoch(); }
 
  private:
   static data::Loader::Options whole(data::Loader::Options options) {

@@ -15,7 +15,6 @@ class BatchSource {
   // Collective where rank 0 hands out. Tensors are on the group's device.
   virtual std::vector<data::Batch> next(const comm::Group& group) = 0;
   virtual data::Position position() const = 0;
-  virtual std::int64_t steps_per_epoch() const = 0;
 };
 
 // data.distributed_loading=true: no communication.

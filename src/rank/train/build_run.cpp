@@ -12,6 +12,7 @@
 #include "rank/train/resume.h"
 #include "rank/train/run.h"
 #include "rank/train/state.h"
+#include "rank/train/train_step.h"
 #include "record/lease.h"
 
 namespace lockstep::train {
@@ -27,6 +28,11 @@ data::Loader::Options loader_options(const Run& run) {
           .workers = run.config.data.workers,
           .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu(),
           .keys = model::adapters_drop(run.config.lora)};
+}
+
+std::unique_ptr<BatchSource> open_batches(const Run& run) {
+  return (run.config.data.distributed_loading ? read_own_share : receive_from_first)(run.dataset.training, loader_options(run),
+                                                                                     run.progress.position);
 }
 
 // By which this start of the run owns its folder; empty where nobody does.
@@ -64,6 +70,91 @@ std::shared_ptr<kernels::Progress> watched_progress(comm::World& world, const st
   return progress;
 }
 
+void connect(Run& run, const RunRequest& request) {
+  run.page->set_phase(record::Phase::connecting, 0);
+  run.world = std::make_unique<comm::World>(comm::World::Options{.place = request.place,
+                                                                 .backend = run.config.trainer.distributed.backend,
+                                                                 .device = request.device,
+                                                                 .timeout_s = run.config.parallel.timeout_s,
+                                                                 .nccl = run.faults.broken_nccl()},
+                                            run.page);
+  run.mesh = std::make_unique<comm::Mesh>(*run.world, layout::MeshShape{{layout::Axis::replicate, request.place.world_size}});
+  run.batch = config::plan_batch(run.config, run.mesh->data().size());
+}
+
+void be_deterministic() {
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);  // only hides reads of unwritten memory, at a price
+}
+
+std::unique_ptr<MicroSteps> make_micro_steps(Run& run) {
+  const at::Device device = run.world->device();
+  const bool fixed_shapes = run.dataset.training->fixed_length();
+  const std::int64_t rows = run.batch.batch_size * run.config.data.seq_len;
+  return std::make_unique<MicroSteps>(*run.model, *run.gradients, run.mesh->loss(),
+                                      MicroSteps::Options{.recorder = graph_recorder_for(run.config, device, fixed_shapes),
+                                                          .progress = watched_progress(*run.world, run.page, run.faults),
+                                                          .mark_blocks = blocks_are_long(run.config, rows, device),
+                                                          .sums = run.gradient_sums.get()});
+}
+
+// Where the run starts from, and what a person should know of it.
+struct Start {
+  std::optional<std::filesystem::path> checkpoint;
+  std::optional<Restored> restored;
+  std::vector<std::string> notes;
+};
+
+// Every rank reads files, or computes first weights, by itself, all at once; fingerprints tell if one of them came to something else.
+Start load(Run& run) {
+  const comm::Group &everyone = run.mesh->everyone(), &replicas = run.mesh->along(layout::Axis::replicate);
+  run.page->set_phase(record::Phase::loading, 0);
+  run.faults.at(record::Phase::loading, 0, everyone);
+  Start start;
+  if (!run.folder.root.empty()) start.checkpoint = find_checkpoint(everyone, run.config, run.folder);
+  // Frozen weights come from where they came from first; a checkpoint holds what is trained.
+  if (!start.checkpoint || run.config.lora.enabled) {
+    if (run.config.model.path.empty())
+      initialize_weights(run.config, run.replica);
+    else
+      start.notes = load_weights(run.config, run.replica);
+  }
+  initialize_adapters(run.config, run.replica, *run.model);
+  if (run.config.lora.enabled) run.base_fingerprint = parallel::base_fingerprint(run.replica);
+  if (start.checkpoint) {
+    start.restored = restore(run, *start.checkpoint);
+    start.notes.insert(start.notes.end(), start.restored->notes.begin(), start.restored->notes.end());
+  }
+  everyone.meet("loading weights");
+  // DoRA's first magnitudes are sums, which machines with different processors round differently.
+  if (run.config.lora.dora && !start.checkpoint) parallel::broadcast_weights(replicas, run.replica);
+  parallel::verify_equal(replicas, run.replica, run.progress.step);
+  parallel::verify_frozen_equal(replicas, run.replica);
+  return start;
+}
+
+// What the run writes into its folder as it goes, beside checkpoints. Rank 0.
+void open_journal(Run& run, const Start& start) {
+  run.metrics = std::make_unique<record::MetricsWriter>(run.folder.metrics(), metrics_options(run, start.checkpoint));
+  run.metrics->write_event(nlohmann::json{
+      {"event", "model"},
+      {"parameters", run.replica.parameters()},
+      {"trained_parameters", run.replica.trained_parameters()},
+      {"data", run.dataset.description},
+      {"backend", config::name_of(run.world->backend())},
+      {"total_steps", run.total_steps},
+      {"gradients", run.gradient_form},
+      {"deterministic", at::globalContext().deterministicAlgorithms()},
+      {"activations",
+       run.recompute}}.dump());
+  run.control = std::make_unique<record::ControlReader>(run.folder.control(), lease_token());
+  if (run.config.monitor.tensorboard)
+    run.tensorboard = std::make_unique<record::TensorBoardWriter>(run.folder.root / "tensorboard", run.progress.step);
+  if (!run.world->fallback().empty()) run.note(run.world->fallback());
+  for (const std::string& note : start.notes) run.note(note);
+  if (start.checkpoint) run.note(fmt::format("resumed from {} at step {}", start.checkpoint->string(), run.progress.step));
+}
+
 }  // namespace
 
 void Run::note(std::string_view text) const {
@@ -78,23 +169,11 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->folder = {request.folder};
   run->page = request.page;
   run->faults = Faults::from_environment(request.place.rank);
-
-  run->page->set_phase(record::Phase::connecting, 0);
-  run->world = std::make_unique<comm::World>(comm::World::Options{.place = request.place,
-                                                                  .backend = run->config.trainer.distributed.backend,
-                                                                  .device = request.device,
-                                                                  .timeout_s = run->config.parallel.timeout_s,
-                                                                  .nccl = run->faults.broken_nccl()},
-                                             run->page);
-  run->mesh = std::make_unique<comm::Mesh>(*run->world, layout::MeshShape{{layout::Axis::replicate, request.place.world_size}});
-  const comm::Group &everyone = run->mesh->everyone(), &replicas = run->mesh->along(layout::Axis::replicate);
-  run->batch = config::plan_batch(run->config, run->mesh->data().size());
+  connect(*run, request);
+  const comm::Group& everyone = run->mesh->everyone();
 
   run->page->set_phase(record::Phase::building, 0);
-  if (run->config.trainer.deterministic) {
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-    at::globalContext().setDeterministicFillUninitializedMemory(false);  // only hides reads of unwritten memory, at a price
-  }
+  if (run->config.trainer.deterministic) be_deterministic();
   run->dataset = data::open_dataset(run->config.data, run->config.model, run->config.trainer.seed);
   run->replica = make_units(run->config, request.device);
   run->model = make_decoder(run->config, run->replica);
@@ -104,66 +183,19 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   choose_memory(everyone, *run);
   const std::string fitted = fit_batch_size(everyone, *run);
   run->gradients = std::make_unique<parallel::GradientSync>(run->replica.gradients, *run->replica.store, run->config.parallel);
-  const data::Corpus& corpus = *run->dataset.training;
-  const std::int64_t rows = run->batch.batch_size * run->config.data.seq_len;
-  run->micro_steps =
-      std::make_unique<MicroSteps>(*run->model, run->gradients.get(),
-                                   MicroSteps::Options{.recorder = graph_recorder_for(run->config, request.device, corpus.fixed_length()),
-                                                       .on_backward = [raw = run.get()] { raw->enter(record::Phase::backward); },
-                                                       .progress = watched_progress(*run->world, run->page, run->faults),
-                                                       .mark_blocks = blocks_are_long(run->config, rows, request.device),
-                                                       .sums = run->gradient_sums.get()});
+  run->micro_steps = make_micro_steps(*run);
+  run->totals = std::make_unique<model::Totals>(sums_of_a_step(everyone.size()), request.device);
 
-  run->page->set_phase(record::Phase::loading, 0);
-  run->faults.at(record::Phase::loading, 0, everyone);
-  const auto checkpoint = find_checkpoint(everyone, run->config, run->folder);
-  // Frozen weights come from where they came from first; a checkpoint holds what is trained.
-  std::vector<std::string> notes;
-  const bool from_folder = !run->config.model.path.empty();
-  if (!checkpoint || run->config.lora.enabled) {
-    if (from_folder) notes = load_weights(run->config, run->replica);
-    if (!from_folder) initialize_weights(run->config, run->replica);
-  }
-  initialize_adapters(run->config, run->replica, *run->model);
-  if (run->config.lora.enabled) run->base_fingerprint = parallel::base_fingerprint(run->replica);
-  std::optional<Restored> restored;
-  if (checkpoint) restored = restore(*run, *checkpoint);
-  everyone.meet("loading weights");
-  // Every rank has read a model folder by itself, in parallel; fingerprints tell if one of them read something else.
-  // Adapters are few, and DoRA's magnitudes are sums, which machines with different processors round differently.
-  if (checkpoint || !from_folder || run->config.lora.enabled) parallel::broadcast_weights(replicas, run->replica);
-  parallel::verify_equal(replicas, run->replica, run->progress.step);
-  parallel::verify_frozen_equal(replicas, run->replica);
-
-  run->batches = (run->config.data.distributed_loading ? read_own_share : receive_from_first)(run->dataset.training, loader_options(*run),
-                                                                                              run->progress.position);
-  if (restored) notes.insert(notes.end(), restored->notes.begin(), restored->notes.end());
-  for (std::string& note : plan_steps(*run, restored)) notes.push_back(std::move(note));
+  Start start = load(*run);
+  if (!fitted.empty()) start.notes.insert(start.notes.begin(), fitted);
+  run->batches = request.batches ? request.batches(*run) : open_batches(*run);
+  for (std::string& note : plan_steps(*run, start.restored)) start.notes.push_back(std::move(note));
+  if (run->folder.root.empty()) return run;  // nothing is written
   if (run->is_first()) {
-    if (std::string note = end_timeline(*run, checkpoint); !note.empty()) notes.push_back(std::move(note));
+    if (std::string note = end_timeline(*run, start.checkpoint); !note.empty()) start.notes.push_back(std::move(note));
   }
   run->saver = std::make_unique<checkpoint::Saver>(run->faults.files(), saver_options(*run));
-  if (run->is_first()) {
-    run->metrics = std::make_unique<record::MetricsWriter>(run->folder.metrics(), metrics_options(*run, checkpoint));
-    run->metrics->write_event(nlohmann::json{
-        {"event", "model"},
-        {"parameters", run->replica.parameters()},
-        {"trained_parameters", run->replica.trained_parameters()},
-        {"data", run->dataset.description},
-        {"backend", config::name_of(run->world->backend())},
-        {"total_steps", run->total_steps},
-        {"gradients", run->gradient_form},
-        {"deterministic", at::globalContext().deterministicAlgorithms()},
-        {"activations",
-         run->recompute}}.dump());
-    run->control = std::make_unique<record::ControlReader>(run->folder.control(), lease_token());
-    if (run->config.monitor.tensorboard)
-      run->tensorboard = std::make_unique<record::TensorBoardWriter>(run->folder.root / "tensorboard", run->progress.step);
-    if (!run->world->fallback().empty()) run->note(run->world->fallback());
-    if (!fitted.empty()) run->note(fitted);
-    for (const std::string& note : notes) run->note(note);
-    if (checkpoint) run->note(fmt::format("resumed from {} at step {}", checkpoint->string(), run->progress.step));
-  }
+  if (run->is_first()) open_journal(*run, start);
   return run;
 }
 

@@ -27,7 +27,7 @@ class Reading {
 
   const StepOutcome& outcome() const { return outcome_; }
   const Moment& end() const { return end_; }
-  // Blocks until the device has got this far. The step's totals, as in Totals.
+  // Blocks until the device has got this far. The step's totals, to be read by Totals::read().
   std::span<const double> numbers() const {
     end_.wait();
     return {host_.const_data_ptr<double>(), static_cast<std::size_t>(outcome_.totals.numel())};
@@ -66,11 +66,10 @@ class Loop {
       Reading reading(train_step(run_), run_.world->device());
       const std::int64_t step = reading.outcome().step;
       if (run_.faults.drifts(step)) run_.replica.trained_in_forward_order().back()->exact()[0] += 1e-3;
-      std::swap(pending_, earlier_);
+      settle_pending();  // the step before, while this one runs
       pending_.emplace(std::move(reading));
-      if (earlier_) settle(*std::exchange(earlier_, std::nullopt));
       const bool boundary = is_boundary(step);
-      if (boundary || wished_ != 0 || run_.world->device().is_cpu()) settle_all();
+      if (boundary || wished_ != 0 || run_.world->device().is_cpu()) settle_pending();
       announce_checkpoint(/*wait=*/false);
       samples_.look_at_tokenizer();
       if (!stopping_ && due(run_.config.parallel.check_divergence, step)) verify_replicas();
@@ -79,7 +78,7 @@ class Loop {
       if (stopping_) break;
       if ((wanted(trainer_.save_interval, step, Wish::save) || improved) && step < run_.total_steps) save();
     }
-    settle_all();
+    settle_pending();
     profile_.stop();
     finish();
   }
@@ -95,22 +94,23 @@ class Loop {
            due(run_.config.parallel.check_divergence, step) || due(run_.config.monitor.sample_interval, step);
   }
 
-  void settle_all() {
+  void settle_pending() {
     if (pending_) settle(*std::exchange(pending_, std::nullopt));
   }
 
   // Reads a finished step's numbers: metrics, skipped steps, wishes. The same on every rank.
   void settle(const Reading& reading) {
     const std::span<const double> numbers = reading.numbers();
+    const model::Totals& totals = *run_.totals;
     const int ranks = run_.mesh->everyone().size();
     const optim::StepReport update = reading.update();
     const StepOutcome& outcome = reading.outcome();
     const double seconds = reading.end().seconds_since(std::exchange(last_end_, reading.end()));
-    const double tokens = numbers[Totals::tokens];
-    const double loss = tokens > 0 ? numbers[Totals::loss] / tokens : 0;
+    const double tokens = totals.read(numbers, sum::trained);
+    const double loss = tokens > 0 ? totals.read(numbers, sum::loss) / tokens : 0;
     run_.progress.tokens += static_cast<std::int64_t>(tokens);
     run_.progress.skipped = update.skipped_total;
-    wished_ |= wishes_in(numbers[Totals::wishes]);
+    wished_ |= wishes_in(totals.read(numbers, sum::wishes));
     stopping_ = record::has(wished_, Wish::stop);
     if (update.skipped_in_a_row > 0) report_skip(outcome, numbers, update.skipped_in_a_row);
     summary_.add(outcome.step, seconds, loss, tokens);
@@ -132,7 +132,7 @@ class Loop {
                           .communication_seconds = outcome.reduced.seconds_since(outcome.backward_done),
                           .skipped_steps = run_.progress.skipped};
     for (int rank = 0; rank < ranks; ++rank)
-      line.memory_bytes.push_back(static_cast<std::int64_t>(numbers[Totals::per_rank + ranks + rank]));
+      line.memory_bytes.push_back(static_cast<std::int64_t>(totals.read(numbers, sum::peak_memory, rank)));
     line.mfu = summary_.mfu(line.tokens_per_second);
     if (run_.config.model.dtype == config::DType::f16) line.loss_scale = update.loss_scale;
     run_.metrics->write(line);
@@ -159,7 +159,7 @@ class Loop {
   void report_skip(const StepOutcome& outcome, std::span<const double> numbers, std::int64_t in_a_row) {
     std::vector<std::string> culprits;
     for (int rank = 0; rank < run_.mesh->everyone().size(); ++rank) {
-      if (numbers[Totals::per_rank + rank] > 0) culprits.push_back(std::to_string(rank));
+      if (run_.totals->read(numbers, sum::not_finite, rank) > 0) culprits.push_back(std::to_string(rank));
     }
     const std::string reason =
         culprits.empty() ? "the gradient is not finite" : fmt::format("the loss of rank {} is not finite", base::join(culprits, ", "));
@@ -356,8 +356,8 @@ class Loop {
   Summary summary_;
   Samples samples_{run_};
   Profile profile_{run_.config.monitor.profile_steps, run_.folder.root / "profile", run_.mesh->everyone().rank(), run_.world->device()};
-  Moment last_end_;  // of the last step, or of what came after it: steps are timed from there
-  std::optional<Reading> pending_, earlier_;
+  Moment last_end_;                          // of the last step, or of what came after it: steps are timed from there
+  std::optional<Reading> pending_;           // the last step, not settled yet
   std::optional<std::int64_t> unannounced_;  // step of a checkpoint that may still be being written
   record::Wishes wished_ = 0;                // and not carried out yet; the same on every rank
   std::vector<record::Asked> saves_for_;     // whose wish `unannounced_` is; rank 0

@@ -4,10 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "config/run_config.h"
 #include "rank/comm/comm.h"
@@ -17,6 +14,8 @@
 #include "rank/model/model.h"
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
+#include "rank/train/graph_policy.h"
+#include "rank/train/recorded_steps.h"
 
 namespace lockstep::train {
 
@@ -28,69 +27,55 @@ std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConf
 // on a GPU. Where blocks are small a whole micro-step is short enough to be marked once.
 bool blocks_are_long(const config::RunConfig& config, std::int64_t rows, at::Device device);
 
-// A recorded micro-step reads its batch from buffers that each batch is copied into, and works in memory of its own: the model's
-// activations are given back before recording, so that all of them are made within it. Whatever happens to the model's buffers later
-// (an evaluation, a text, a batch of another shape), the graph's stay. Weights, gradients and the loss's scale stay where they are anyway.
-// The micro-step that reduces gradients has a graph of its own, with the reduction in it, where the group's operations can be recorded.
+// Forward and backward of one micro-batch after another. The last of a step has its gradients reduced over the ranks as they get complete;
+// where the group's operations can be recorded the reduction is part of that micro-step's graph. When a graph is made is GraphPolicy's,
+// what it holds is RecordedSteps'.
 //
-// One thread, the device's current stream. The model and the gradients' sync must outlive it.
+// One thread, the device's current stream. Collective over `ranks` for the last micro-batch of a step and in make_room(). Model,
+// gradients' sync and ranks must outlive it.
 class MicroSteps {
  public:
   struct Options {
     std::unique_ptr<kernels::GraphRecorder> recorder = {};  // null: kernel by kernel, always
-    std::int64_t warm_up = 3;                               // micro-steps of one shape before it is recorded: what is lazy is done then
-    std::function<void()> on_backward = {};                 // between forward and backward, for phase stamps
+    std::int64_t warm_up = 3;                               // micro-steps of one shape before it is recorded
     std::shared_ptr<kernels::Progress> progress = {};       // marked at the end of every micro-step, recorded or not
     bool mark_blocks = false;                               // and after every block, in both directions
     parallel::GradientSums* sums = nullptr;                 // where 16-bit gradients are added to too often; must outlive it
   };
-  // gradients: may be null, where nothing is ever reduced.
-  MicroSteps(model::Decoder& model, parallel::GradientSync* gradients, Options options);
+  MicroSteps(model::Decoder& model, parallel::GradientSync& gradients, const comm::Group& ranks, Options options);
   ~MicroSteps();
   MicroSteps(const MicroSteps&) = delete;
 
-  // Adds the gradient of scale * (summed loss) to the model's units and returns the summed loss: f32 scalar on the device, good until
-  // the next call.
-  at::Tensor run(const data::Batch& batch, const at::Tensor& scale);
-  // Collective. The same for the last micro-batch of a step, with all gradients being reduced over the ranks as they get complete;
-  // GradientSync::finish() is still to follow.
-  at::Tensor run_and_reduce(const comm::Group& ranks, const data::Batch& batch, const at::Tensor& scale);
+  // Forward of a micro-batch. Where a graph holds both directions nothing runs yet. micro: its place in the step.
+  void forward(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
+  // Of the same micro-batch: adds the gradient of scale * (summed loss) to the model's units and returns the summed loss: f32 scalar on
+  // the device, good until the next call. After the last of a step, GradientSync::finish() is still to follow.
+  at::Tensor backward();
 
-  // Collective. Before other work (an evaluation, a text) that takes so many bytes: where a rank has not as much left, recordings go with
-  // their memory and are made anew at the next micro-step.
-  void make_room(const comm::Group& ranks, std::int64_t bytes);
+  // Collective over `everyone`. Before other work (an evaluation, a text) that takes so many bytes: where a rank has not as much left,
+  // recordings go with their memory and are made anew at the next micro-step.
+  void make_room(const comm::Group& everyone, std::int64_t bytes);
 
   // Whether the last micro-step was a graph.
   bool replayed() const { return replayed_; }
 
  private:
-  struct Recording {
-    std::unique_ptr<kernels::Graph> graph;
-    at::Tensor loss;
-    std::int64_t head_additions = 0;
-  };
-  at::Tensor forward_backward(const data::Batch& batch, const at::Tensor& scale);
-  bool may_be_recorded(const data::Batch& batch);
-  void record(Recording& recording, const data::Batch& batch, const at::Tensor& scale, const std::function<void()>& finish);
-  void record_adding(const data::Batch& batch, const at::Tensor& scale);
-  void record_reduction(const comm::Group& ranks, const data::Batch& batch, const at::Tensor& scale);
-  void fill_inputs(const data::Batch& batch, const at::Tensor& scale);
-  void launch(const Recording& recording);
-  void give_up(const std::string& why);
-  void drop_recordings();
+  void begin(MicroKind kind, const data::Batch& batch, const model::Micro& micro);
+  at::Tensor end(const at::Tensor& scale);
+  void record(MicroKind kind, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
+  void record_reduction(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
 
   model::Decoder& model_;
-  parallel::GradientSync* gradients_;
-  Options options_;
-  const bool wanted_;                // graphs, whether or not they turn out to be possible
-  std::vector<std::int64_t> shape_;  // of the batches that came last, or that are recorded
-  std::int64_t of_this_shape_ = 0;   // micro-steps so far
-  data::Batch inputs_;               // what graphs read; undefined until something is recorded
+  parallel::GradientSync& gradients_;
+  const comm::Group& ranks_;
+  std::shared_ptr<kernels::Progress> progress_;
+  parallel::GradientSums* sums_;
+  GraphPolicy policy_;
+  RecordedSteps graphs_;
+  // Of the micro-step that is between forward and backward:
+  MicroKind kind_ = MicroKind::adds;
   at::Tensor scale_;
-  Recording adding_, reducing_;
-  bool accumulates_ = false;      // run() is called at all
-  bool reduction_tried_ = false;  // from then on nothing more is recorded
-  bool graph_in_hand_ = false;    // being recorded or launched: the model's own word of its backward is not for anyone
+  bool last_ = false;
   bool replayed_ = false;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -13,6 +14,7 @@
 #include "rank/comm/mesh.h"
 #include "rank/data/data.h"
 #include "rank/model/model.h"
+#include "rank/model/sums/totals.h"
 #include "rank/optim/optim.h"
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
@@ -43,6 +45,17 @@ struct Progress {
   std::int64_t schedule_offset = 0;
 };
 
+struct StepOutcome;
+
+// What moves without a gradient: averages of the weights, biases that balance experts.
+class AfterUpdate {
+ public:
+  virtual ~AfterUpdate() = default;
+  // On the device's stream, after every update: weights and outcome.totals are the same on every rank. outcome.control says whether the
+  // step was skipped; reading it would make the device wait.
+  virtual void follow(const StepOutcome& outcome) = 0;
+};
+
 struct Run {
   config::RunConfig config;
   config::BatchPlan batch;
@@ -57,6 +70,8 @@ struct Run {
   std::unique_ptr<parallel::GradientSync> gradients;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<MicroSteps> micro_steps;
+  std::unique_ptr<model::Totals> totals;  // of a step
+  std::vector<std::unique_ptr<AfterUpdate>> after_update;
   std::unique_ptr<BatchSource> batches;
   std::unique_ptr<checkpoint::Saver> saver;
   std::unique_ptr<record::MetricsWriter> metrics;          // rank 0 only
@@ -89,10 +104,11 @@ struct Run {
 
 struct RunRequest {
   config::RunConfig config;
-  std::filesystem::path folder;
+  std::filesystem::path folder;  // empty: nothing is written, and nothing can be saved
   at::Device device = at::kCPU;
   comm::Place place;
   std::shared_ptr<record::PageWriter> page;
+  std::function<std::unique_ptr<BatchSource>(const Run&)> batches = {};  // empty: of the data that the settings name
 };
 // Collective over the world it connects.
 std::unique_ptr<Run> build_run(const RunRequest& request);

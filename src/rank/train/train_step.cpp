@@ -10,25 +10,26 @@
 namespace lockstep::train {
 namespace {
 
-// This rank's line of the numbers that ranks add up.
-at::Tensor local_totals(const Run& run, const at::Tensor& loss_sum, std::int64_t trained_tokens) {
-  const int ranks = run.mesh->everyone().size();
+// What this rank has to say beside its losses.
+void add_own_line(const Run& run, model::Totals& totals) {
   const int rank = run.mesh->everyone().rank();
-  at::Tensor numbers = at::zeros({Totals::per_rank + 2 * ranks}, at::kDouble);
-  double* slots = numbers.mutable_data_ptr<double>();
-  slots[Totals::tokens] = static_cast<double>(trained_tokens);
-  slots[Totals::wishes] = (stop_requested() ? 1 : 0) + (run.control ? Totals::from_control_file * run.control->announce() : 0);
-  slots[Totals::per_rank + ranks + rank] = static_cast<double>(peak_memory_bytes(run.world->device()));
-  numbers = numbers.to(loss_sum.device(), /*non_blocking=*/true);
-  numbers[Totals::loss].copy_(loss_sum);
-  numbers[Totals::per_rank + rank].copy_(at::isfinite(loss_sum).logical_not());
-  return numbers;
+  totals.add(sum::wishes, (stop_requested() ? 1 : 0) + (run.control ? sum::from_control_file * run.control->announce() : 0));
+  totals.add(sum::peak_memory, static_cast<double>(peak_memory_bytes(run.world->device())), rank);
+  totals.add(sum::not_finite, at::isfinite(totals.of(sum::loss)).logical_not(), rank);
 }
 
 }  // namespace
 
-record::Wishes wishes_in(double sum) {
-  const auto whole = static_cast<std::int64_t>(sum), unit = static_cast<std::int64_t>(Totals::from_control_file);
+std::vector<model::Sum> sums_of_a_step(int ranks) {
+  return {{std::string(sum::loss)},
+          {std::string(sum::trained)},
+          {std::string(sum::wishes)},
+          {std::string(sum::not_finite), ranks},
+          {std::string(sum::peak_memory), ranks}};
+}
+
+record::Wishes wishes_in(double total) {
+  const auto whole = static_cast<std::int64_t>(total), unit = static_cast<std::int64_t>(sum::from_control_file);
   return static_cast<record::Wishes>(whole / unit) | (whole % unit > 0 ? static_cast<unsigned>(record::Wish::stop) : 0u);
 }
 
@@ -44,33 +45,37 @@ StepOutcome train_step(Run& run) {
   outcome.data_seconds = base::seconds_since(start_ns);
 
   // Gradients of the summed loss pile up over micro-batches; the last backward reduces each bucket as it completes.
-  at::Tensor loss_sum = at::zeros({}, at::TensorOptions().device(device).dtype(at::kDouble));
-  std::int64_t trained_tokens = 0;
-  for (const data::Batch& batch : batches) {
+  model::Totals& totals = *run.totals;
+  totals.clear();
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const data::Batch& batch = batches[i];
+    const model::Micro micro{.index = static_cast<std::int64_t>(i), .first = i == 0, .last = i + 1 == batches.size()};
     run.enter(record::Phase::forward);
-    const bool last = &batch == &batches.back();
-    const at::Tensor& scale = run.optimizer->scale();
-    loss_sum += last ? run.micro_steps->run_and_reduce(mesh.loss(), batch, scale) : run.micro_steps->run(batch, scale);
-    trained_tokens += batch.trained_tokens;
+    run.micro_steps->forward(batch, run.optimizer->scale(), micro);
+    run.enter(record::Phase::backward);
+    totals.add(sum::loss, run.micro_steps->backward());
+    totals.add(sum::trained, static_cast<double>(batch.trained_tokens));
     outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
   }
   if (run.faults.spoils_loss(outcome.step)) {
-    loss_sum.fill_(NAN);
+    totals.of(sum::loss).fill_(NAN);
     run.replica.gradients.fill_(NAN);
   }
 
   run.enter(record::Phase::reducing);
   outcome.backward_done = Moment(device);
   run.gradients->finish(mesh.loss());
-  outcome.totals = local_totals(run, loss_sum, trained_tokens);
-  mesh.everyone().all_reduce(outcome.totals, comm::Reduce::sum, "loss and token counts").wait();
+  add_own_line(run, totals);
+  outcome.totals = totals.numbers();
+  mesh.everyone().all_reduce(outcome.totals, comm::Reduce::sum, "loss and counts").wait();
   outcome.reduced = Moment(device);
 
   // Every rank holds the same sums now, so each decides alike: clip, skip what is not finite, update.
   run.enter(record::Phase::updating);
-  run.optimizer->finish_gradients(run.optimizer->sum_of_squares(), outcome.totals[Totals::tokens], outcome.totals[Totals::loss]);
+  run.optimizer->finish_gradients(run.optimizer->sum_of_squares(), totals.of(sum::trained), totals.of(sum::loss));
   run.optimizer->step(outcome.learning_rate);
   outcome.control = run.optimizer->control();
+  for (const auto& mover : run.after_update) mover->follow(outcome);
 
   run.progress.step += 1;
   run.progress.position = outcome.position = run.batches->position();

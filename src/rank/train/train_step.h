@@ -4,26 +4,28 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
+#include <string_view>
 #include <vector>
 
+#include "rank/model/sums/totals.h"
 #include "rank/train/moment.h"
 #include "rank/train/run.h"
 #include "record/control.h"
 
 namespace lockstep::train {
 
-// What ranks sum at the end of a step, f64 on the device: one small all-reduce carries all of it.
-//   [loss sum, trained tokens, wishes, not-finite flag of each rank.., peak memory of each rank..]
-// Wishes are one number, so that the sum keeps its length: a rank that a signal asked to stop adds 1, rank 0 adds what the control file
-// asks for, times `from_control_file`.
-struct Totals {
-  enum Slot { loss, tokens, wishes, per_rank };
-  static constexpr double from_control_file = 1 << 20;  // more than there are ranks
-};
+// Sums that every step has (model/sums/totals.h): one small all-reduce carries them, and what task and layers add.
+namespace sum {
+inline constexpr std::string_view loss = "loss", trained = "trained";  // the summed loss, and what it is of: tokens
+// Wishes are one number: a rank that a signal asked to stop adds 1, rank 0 adds what the control file asks for, times from_control_file.
+inline constexpr std::string_view wishes = "wishes";
+inline constexpr double from_control_file = 1 << 20;                                       // more than there are ranks
+inline constexpr std::string_view not_finite = "not finite", peak_memory = "peak memory";  // one a rank
+}  // namespace sum
+std::vector<model::Sum> sums_of_a_step(int ranks);
 
-// What Totals::wishes says.
-record::Wishes wishes_in(double sum);
+// What sum::wishes says.
+record::Wishes wishes_in(double total);
 
 // A step's outcome; the tensors are still being computed when train_step() returns on a GPU.
 struct StepOutcome {
@@ -33,7 +35,7 @@ struct StepOutcome {
   Moment backward_done, reduced;      // between them: the reduction that backward did not hide
   std::vector<std::int64_t> samples;  // this rank's sample numbers
   data::Position position;            // of the data behind the step
-  at::Tensor totals;                  // as in Totals, summed over ranks
+  at::Tensor totals;                  // Run::totals' numbers, summed over ranks; good until the next step
   at::Tensor control;                 // the optimizer's numbers, laid out as kernels::Control
 };
 

@@ -58,8 +58,14 @@ TEST(KernelResult, ShareIsOfTheCeilingThatLimitsIt) {
 }
 
 TEST(StepResult, RatesAndUpdates) {
-  StepResult result{
-      .model = "m", .device = "d", .dtype = "bf16", .seq_len = 1024, .batch_size = 4, .accumulation = 2, .step_seconds = {1.5}};
+  StepResult result{.model = "m",
+                    .device = "d",
+                    .dtype = "bf16",
+                    .seq_len = 1024,
+                    .batch_size = 4,
+                    .accumulation = 2,
+                    .tokens_per_step = 8192,
+                    .step_seconds = {1.5}};
   result.step = {1.5, 1.5, 1.5};
   result.micro_batch = {0.5, 0.5, 0.5};
   result.update = {0.5, 0.5, 0.5};

@@ -139,10 +139,10 @@ std::int64_t held_bytes(config::ModelConfig model, std::int64_t layers, Recomput
   Decoder decoder(model, test::pointers(units), keep);
   const auto given = test::random_batch({.vocab = model.vocab_size, .batch = samples, .time = time}, 1, at::kCPU);
   const auto seen = std::make_shared<HeldBytes>();
-  std::int64_t held = 0;
-  decoder.on_backward([&] { held = seen->held; });
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, seen);
-  decoder.forward_backward(given.tokens, given.targets, at::ones({}));
+  decoder.forward({.tokens = given.tokens, .targets = given.targets});
+  const std::int64_t held = seen->held;
+  decoder.backward(at::ones({}));
   return held;
 }
 

@@ -41,12 +41,14 @@ struct Step {
     sums = apply(plan, question, replica, *model);
     form = describe(plan, config, sums.get());
     parallel::GradientSync sync(replica.gradients, *replica.store, config.parallel);
-    MicroSteps micro_steps(*model, &sync, {.sums = safe ? sums.get() : nullptr});
+    MicroSteps micro_steps(*model, sync, ranks, {.sums = safe ? sums.get() : nullptr});
     const auto made = test::random_batch({.vocab = 48, .batch = 1, .time = 8}, 0, device);
     const data::Batch one{.tokens = made.tokens, .targets = made.targets};
     const at::Tensor scale = at::full({}, 1.0 / double(count), at::TensorOptions().device(device).dtype(at::kFloat));
-    for (std::int64_t i = 1; i < count; ++i) micro_steps.run(one, scale);
-    micro_steps.run_and_reduce(ranks, one, scale);
+    for (std::int64_t i = 1; i <= count; ++i) {
+      micro_steps.forward(one, scale, {.index = i - 1, .first = i == 1, .last = i == count});
+      micro_steps.backward();
+    }
     sync.finish(ranks);
   }
 

@@ -87,12 +87,10 @@ struct Training {
   }
 
   void use(std::unique_ptr<kernels::GraphRecorder> recorder, std::shared_ptr<kernels::Progress> progress = {}, bool mark_blocks = false) {
-    micro_steps = std::make_unique<MicroSteps>(*model, &sync,
-                                               MicroSteps::Options{.recorder = std::move(recorder),
-                                                                   .warm_up = warm_up,
-                                                                   .on_backward = [this] { ++backwards; },
-                                                                   .progress = std::move(progress),
-                                                                   .mark_blocks = mark_blocks});
+    micro_steps = std::make_unique<MicroSteps>(
+        *model, sync, ranks,
+        MicroSteps::Options{
+            .recorder = std::move(recorder), .warm_up = warm_up, .progress = std::move(progress), .mark_blocks = mark_blocks});
   }
 
   data::Batch batch(int seed, std::int64_t rows = batch_size, std::int64_t time = time_steps) const {
@@ -106,9 +104,8 @@ struct Training {
   void step(const std::vector<data::Batch>& batches) {
     at::Tensor sum = at::zeros({}, at::TensorOptions().device(device).dtype(at::kDouble));
     for (const data::Batch& batch : batches) {
-      const bool last = &batch == &batches.back();
-      const at::Tensor loss =
-          last ? micro_steps->run_and_reduce(ranks, batch, optimizer->scale()) : micro_steps->run(batch, optimizer->scale());
+      micro_steps->forward(batch, optimizer->scale(), {.first = &batch == &batches.front(), .last = &batch == &batches.back()});
+      const at::Tensor loss = micro_steps->backward();
       sum += loss;
       losses.push_back(loss.item<double>());
     }
@@ -126,12 +123,10 @@ struct Training {
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<MicroSteps> micro_steps;
   std::vector<double> losses;
-  int backwards = 0;
 };
 
 inline void expect_same_bits(const Training& a, const Training& b) {
   EXPECT_EQ(a.losses, b.losses);
-  EXPECT_EQ(a.backwards, b.backwards);
   const auto first = a.replica.trained_in_forward_order(), second = b.replica.trained_in_forward_order();
   for (std::size_t i = 0; i < first.size(); ++i)
     EXPECT_TRUE(at::equal(first[i]->exact(), second[i]->exact())) << "weights of " << first[i]->name();

@@ -39,7 +39,7 @@ struct Wish {
 
 void describe(CLI::App& app, Wish& wish) {
   app.require_subcommand(1);
-  CLI::App* step = app.add_subcommand("step", "one training step: random weights and tokens, forward, backward, clip, update");
+  CLI::App* step = app.add_subcommand("step", "a run's training step from random weights, on random tokens or on data.path=FILE");
   CLI::App* kernels =
       app.add_subcommand("kernels", "each kernel and matrix product against this device's measured bandwidth or matmul rate");
   CLI::App* comm = app.add_subcommand("comm", "each collective from small to large sizes: time, algorithm and bus bandwidth");
