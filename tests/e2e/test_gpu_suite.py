@@ -54,6 +54,27 @@ def test_cases_are_counted_kept_and_gone_on_with(suite_modules, tmp_path, capsys
     assert not run.Results(tmp_path / "results.json", {**about, "programs": "b"}).done("good")
 
 
+def test_golden_numbers_that_changed_are_named(suite_modules, tmp_path, monkeypatch):
+    run, suite = suite_modules
+    import unchanged
+    golden = {"loss": [(4.25).hex(), (4.0).hex()], "grad_norm": [(1.0).hex()] * 2, "tensors": {"model/a": "00", "model/b": "11"}}
+    later = {**golden, "loss": [(4.25).hex(), (4.0000001).hex()]}
+    assert unchanged.first_difference(golden, golden) == ""
+    assert unchanged.first_difference(golden, later) == "loss of step 2: 4.0 became 4.0000001"
+    assert unchanged.first_difference(golden, {**golden, "tensors": {"model/a": "00", "model/b": "12"}}) == "1 tensors, first model/b"
+
+    machine = suite.Suite(BUILD, tmp_path / "work", "cpu", tmp_path / "suite.log")
+    machine.golden = tmp_path
+    with pytest.raises(suite.Skip, match="no golden numbers of a cpu"):
+        unchanged.not_a_bit_has_changed(machine)
+    monkeypatch.setattr(unchanged, "everything", lambda _: {"untied": golden})
+    unchanged.make(machine, tmp_path)
+    assert unchanged.not_a_bit_has_changed(machine) == "1 cases, bit for bit"
+    monkeypatch.setattr(unchanged, "everything", lambda _: {"untied": later})
+    with pytest.raises(suite.Problem, match="1 of 1 cases changed:\nuntied: loss of step 2"):
+        unchanged.not_a_bit_has_changed(machine)
+
+
 def test_skips_on_a_gpu_are_failures_unless_they_are_for_a_cpu(suite_modules, monkeypatch):
     import programs
     monkeypatch.setattr(programs, "query", lambda what: "9.0")

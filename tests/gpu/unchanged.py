@@ -16,8 +16,8 @@ import sys
 from finetuning import EXAMPLE
 from suite import ROOT, Case, Problem, Run, Skip, Suite, query
 
-sys.path.insert(1, str(ROOT / "tests"))
-from golden.cases import CASES as SHARED, ON_A_GPU_ALONE, in_words  # noqa: E402
+sys.path.append(str(ROOT / "tests" / "golden"))
+from cases import CASES as SHARED, ON_A_GPU_ALONE, in_words  # noqa: E402
 
 STEPS = 20
 COMMON = ["-f", ROOT / "models/nano.yaml", "--max-steps", STEPS, "trainer.log_interval=1", "trainer.eval_interval=0", "trainer.global_batch_size=12",

@@ -89,8 +89,8 @@ class Variables {
   }
 
   std::string job() const {
+    if (launcher_ == nullptr) return lookup(environment_, "SLURM_JOB_ID").value_or("") + "/";
     std::string name;
-    if (launcher_ == nullptr) return name;
     for (const char* part : launcher_->job) name += lookup(environment_, part).value_or("") + "/";
     return name;
   }
