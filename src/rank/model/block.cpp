@@ -33,7 +33,7 @@ struct Block::Places {
 
 Block::Block(const config::ModelConfig& model, const Dims& dims, StoredUnit unit, std::optional<StoredUnit> adapters,
              const config::LoraConfig& lora, std::int64_t layer)
-    : dims_(dims), layer_(layer), branches_(model, dims, unit, adapters, lora, layer) {}
+    : dims_(dims), branches_(model, dims, unit, adapters, lora, layer) {}
 
 std::unique_ptr<LayerKept> Block::make_kept() const { return std::make_unique<Kept>(); }
 
@@ -64,11 +64,11 @@ ResidualStream Block::forward(const ResidualStream& stream, Flight& flight, Laye
   return finish(delta, flight, at);
 }
 
-ResidualStream Block::decode(const ResidualStream& stream, Flight& flight, KvCache& cache, const KvCache::Step& step) const {
+ResidualStream Block::decode(const ResidualStream& stream, Flight& flight, DecodeState& state, const DecodeStep& step) const {
   const auto at = places(nullptr, *flight.work);
   start(stream, at);
   const at::Tensor& delta = branch_output(at, *flight.work);
-  branches_.attention.decode(delta, at.norm1, flight, at.attention, std::size_t(layer_), cache, step);
+  branches_.attention.decode(delta, at.norm1, flight, at.attention, state, step);
   return finish(delta, flight, at);
 }
 

@@ -19,7 +19,8 @@ class Block final : public Layer {
   void close(const Pass& pass) const override { branches_.close(pass); }
   ResidualStream forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const override;
   void backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const override;
-  ResidualStream decode(const ResidualStream& stream, Flight& flight, KvCache& cache, const KvCache::Step& step) const override;
+  std::unique_ptr<DecodeState> make_decode_state(std::int64_t batch) const override { return branches_.attention.make_decode_state(batch); }
+  ResidualStream decode(const ResidualStream& stream, Flight& flight, DecodeState& state, const DecodeStep& step) const override;
   void reset_magnitudes(ProjectionScratch& scratch) const override { branches_.reset_magnitudes(scratch); }
 
  private:
@@ -35,7 +36,6 @@ class Block final : public Layer {
                      const at::Tensor& dstream) const;
 
   const Dims& dims_;
-  const std::int64_t layer_;
   const Branches branches_;
   Recompute recompute_ = Recompute::none;
 };

@@ -335,19 +335,23 @@ at::Tensor Decoder::logits(const at::Tensor& tokens) {
   return logits.view({tokens.size(0), tokens.size(1), p.dims.vocab});
 }
 
-KvCache Decoder::make_cache(std::int64_t batch) const { return KvCache(parts_->dims, parts_->window, batch, parts_->embedding.options()); }
+DecodeCache Decoder::make_cache(std::int64_t batch) const {
+  std::vector<std::unique_ptr<DecodeState>> layers;
+  for (const auto& layer : parts_->layers) layers.push_back(layer->make_decode_state(batch));
+  return DecodeCache(parts_->dims, parts_->window, batch, parts_->device(), std::move(layers));
+}
 
-at::Tensor Decoder::decode(const at::Tensor& tokens, KvCache& cache, std::span<const std::int64_t> counts) {
+at::Tensor Decoder::decode(const at::Tensor& tokens, DecodeCache& cache, std::span<const std::int64_t> counts) {
   const c10::NoGradGuard no_graph;
   auto& p = *parts_;
   const Pass pass{Pass::Direction::forward};
-  const KvCache::Step step = cache.begin(tokens.size(1));
+  const DecodeStep step = cache.begin(tokens.size(1));
   Flight flight{.time = step.time, .positions = step.positions, .rotary = p.rotary_for(step.span), .work = &p.text_work};
   ResidualStream stream{p.embed(tokens, flight.embedded, pass), {}};
-  for (const auto& layer : p.layers) {
-    layer->open(pass);
-    stream = layer->decode(stream, flight, cache, step);
-    layer->close(pass);
+  for (std::size_t i = 0; i < p.layers.size(); ++i) {
+    p.layers[i]->open(pass);
+    stream = p.layers[i]->decode(stream, flight, cache.layer(i), step);
+    p.layers[i]->close(pass);
   }
   cache.finish(step, counts);
   p.head.open(pass);

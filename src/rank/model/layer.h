@@ -2,7 +2,7 @@
 #pragma once
 
 #include "rank/model/flight.h"
-#include "rank/model/parts/kv_cache.h"
+#include "rank/model/decode_cache.h"
 #include "rank/model/projection/projection.h"
 
 namespace lockstep::model {
@@ -21,8 +21,9 @@ class Layer {
   virtual ResidualStream forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const = 0;
   // dstream: [rows, hidden] gradient of the stream behind the layer; on return, of the stream before it, where `further` asks for it.
   virtual void backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const = 0;
-  // Forward for new tokens of sequences whose earlier ones are in the cache; nothing is kept for a backward.
-  virtual ResidualStream decode(const ResidualStream& stream, Flight& flight, KvCache& cache, const KvCache::Step& step) const = 0;
+  // Forward for new tokens of sequences, with what the layer itself keeps of their earlier ones; nothing is kept for a backward.
+  virtual std::unique_ptr<DecodeState> make_decode_state(std::int64_t batch) const = 0;
+  virtual ResidualStream decode(const ResidualStream& stream, Flight& flight, DecodeState& state, const DecodeStep& step) const = 0;
 
   // DoRA: magnitudes that leave the loaded weights as they are.
   virtual void reset_magnitudes(ProjectionScratch& scratch) const = 0;

@@ -20,7 +20,7 @@ struct Fp8Table;
 
 namespace lockstep::model {
 
-class KvCache;
+class DecodeCache;
 
 // What LibTorch calls the setting model.dtype.
 at::ScalarType scalar_type(config::DType dtype);
@@ -84,10 +84,10 @@ class Decoder {
   at::Tensor logits(const at::Tensor& tokens);
 
   // For `batch` sequences that have seen nothing yet.
-  KvCache make_cache(std::int64_t batch) const;
+  DecodeCache make_cache(std::int64_t batch) const;
   // The next tokens of every sequence in the cache, [batch, new] i64, many (a prompt) or one. counts: how many of a row are real, where
   // shorter rows are filled up at their end. Returns the logits behind the last real one: [batch, vocab].
-  at::Tensor decode(const at::Tensor& tokens, KvCache& cache, std::span<const std::int64_t> counts = {});
+  at::Tensor decode(const at::Tensor& tokens, DecodeCache& cache, std::span<const std::int64_t> counts = {});
 
   // What steps have left behind, in bytes.
   struct Held {

@@ -34,7 +34,7 @@ struct PostNormBlock::Places {
 
 PostNormBlock::PostNormBlock(const config::ModelConfig& model, const Dims& dims, StoredUnit unit, std::optional<StoredUnit> adapters,
                              const config::LoraConfig& lora, std::int64_t layer)
-    : dims_(dims), layer_(layer), branches_(model, dims, unit, adapters, lora, layer) {}
+    : dims_(dims), branches_(model, dims, unit, adapters, lora, layer) {}
 
 std::unique_ptr<LayerKept> PostNormBlock::make_kept() const { return std::make_unique<Kept>(); }
 
@@ -82,11 +82,10 @@ ResidualStream PostNormBlock::forward(const ResidualStream& stream, Flight& flig
   return finish(flight, at);
 }
 
-ResidualStream PostNormBlock::decode(const ResidualStream& stream, Flight& flight, KvCache& cache, const KvCache::Step& step) const {
+ResidualStream PostNormBlock::decode(const ResidualStream& stream, Flight& flight, DecodeState& state, const DecodeStep& step) const {
   const auto at = places(nullptr, *flight.work);
   start(stream, at);
-  branches_.attention.decode(fit(at.matmuls.attended, at.x.sizes(), at.x.options()), at.x, flight, at.attention, std::size_t(layer_), cache,
-                             step);
+  branches_.attention.decode(fit(at.matmuls.attended, at.x.sizes(), at.x.options()), at.x, flight, at.attention, state, step);
   return finish(flight, at);
 }
 

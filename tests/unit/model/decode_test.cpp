@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "rank/model/projection/adapter.h"
-#include "rank/model/parts/kv_cache.h"
+#include "rank/model/decode_cache.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::model {
@@ -67,7 +67,7 @@ class Sequences {
   Sequences(Model& model, std::int64_t batch, double tolerance)
       : model_(model), cache_(model.decoder->make_cache(batch)), tokens_(std::size_t(batch)), tolerance_(tolerance) {}
 
-  KvCache& cache() { return cache_; }
+  DecodeCache& cache() { return cache_; }
   void forget(std::size_t row, std::int64_t length) {
     tokens_[row].resize(std::size_t(length));
     cache_.cut(std::int64_t(row), length);
@@ -102,7 +102,7 @@ class Sequences {
 
  private:
   Model& model_;
-  KvCache cache_;
+  DecodeCache cache_;
   std::vector<std::vector<std::int64_t>> tokens_;
   double tolerance_;
 };

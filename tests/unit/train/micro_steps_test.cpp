@@ -5,7 +5,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "rank/kernels/fp8.h"
-#include "rank/model/parts/kv_cache.h"
+#include "rank/model/decode_cache.h"
 #include "unit/train/micro_steps_fixture.h"
 
 namespace lockstep::train {
@@ -29,7 +29,7 @@ void evaluate_other_shapes(Training& t, int step) {
 }
 
 void write_texts(Training& t, int step) {
-  model::KvCache cache = t.model->make_cache(3);
+  model::DecodeCache cache = t.model->make_cache(3);
   at::Tensor next = t.model->decode(t.batch(step, 3, 20 + step).tokens, cache).argmax(-1);
   for (int i = 0; i < 3; ++i) next = t.model->decode(next.unsqueeze(1), cache).argmax(-1);
   poison_free_memory(t.device);

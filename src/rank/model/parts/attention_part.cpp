@@ -4,6 +4,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "rank/model/parts/key_values.h"
+
 namespace lockstep::model {
 
 void add_to(HeldMemory& memory, const AttentionKept& kept) {
@@ -42,10 +44,14 @@ void AttentionPart::mix(const at::Tensor& x, Flight& flight, const Places& at) c
   at.mixed.mixed = attention_forward(project(x, flight, at), flight.segments, at.mixed.saved);
 }
 
-void AttentionPart::decode(const at::Tensor& out, const at::Tensor& x, Flight& flight, const Places& at, std::size_t layer, KvCache& cache,
-                           const KvCache::Step& step) const {
-  at.mixed.mixed = cache.attend(layer, project(x, flight, at), step);
+void AttentionPart::decode(const at::Tensor& out, const at::Tensor& x, Flight& flight, const Places& at, DecodeState& state,
+                           const DecodeStep& step) const {
+  at.mixed.mixed = static_cast<KeyValues&>(state).attend(project(x, flight, at), step);
   out_.forward(out, at.mixed.mixed, at.mixed.out, flight.dropout, flight.work->projection);
+}
+
+std::unique_ptr<DecodeState> AttentionPart::make_decode_state(std::int64_t batch) const {
+  return std::make_unique<KeyValues>(dims_, batch, unit_.options());
 }
 
 // x -> the heads, rotated.

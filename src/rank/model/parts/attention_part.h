@@ -3,7 +3,7 @@
 #pragma once
 
 #include "rank/model/workspace.h"
-#include "rank/model/parts/kv_cache.h"
+#include "rank/model/decode_cache.h"
 
 namespace lockstep::model {
 
@@ -34,8 +34,9 @@ class AttentionPart {
   void forward(const at::Tensor& out, const at::Tensor& x, Flight& flight, const Places& at) const;
   // Up to `mixed`, without the last matrix.
   void mix(const at::Tensor& x, Flight& flight, const Places& at) const;
-  void decode(const at::Tensor& out, const at::Tensor& x, Flight& flight, const Places& at, std::size_t layer, KvCache& cache,
-              const KvCache::Step& step) const;
+  void decode(const at::Tensor& out, const at::Tensor& x, Flight& flight, const Places& at, DecodeState& state,
+              const DecodeStep& step) const;
+  std::unique_ptr<DecodeState> make_decode_state(std::int64_t batch) const;
   // dx: [rows, hidden], where `further` asks for it. spare: memory of the layer that is done with, for gradients within the part.
   void backward(const at::Tensor& dx, const at::Tensor& dout, const at::Tensor& x, Flight& flight, const Places& at, Again again,
                 const at::Tensor& spare, bool further) const;

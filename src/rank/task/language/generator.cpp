@@ -92,7 +92,7 @@ std::vector<Completion> Generator::run(std::span<const Prompt> prompts, const On
   const at::Tensor tokens = at::zeros({std::int64_t(prompts.size()), longest}, at::kLong);
   for (std::size_t i = 0; i < prompts.size(); ++i)
     std::copy(prompts[i].tokens.begin(), prompts[i].tokens.end(), tokens.mutable_data_ptr<std::int64_t>() + std::int64_t(i) * longest);
-  model::KvCache cache = model_.make_cache(std::int64_t(prompts.size()));
+  model::DecodeCache cache = model_.make_cache(std::int64_t(prompts.size()));
   const bool level = std::all_of(counts.begin(), counts.end(), [&](auto count) { return count == longest; });
   const at::Tensor logits = model_.decode(tokens.to(device_), cache, level ? std::span<const std::int64_t>{} : counts);
   write(rows, cache, logits, on_text);
@@ -155,7 +155,7 @@ void Generator::add(Row& row, std::int32_t token, const std::function<bool(const
   if (row.position() >= options_.context) end(Finish::context);
 }
 
-void Generator::write(Rows& rows, model::KvCache& cache, at::Tensor logits, const OnText& on_text) {
+void Generator::write(Rows& rows, model::DecodeCache& cache, at::Tensor logits, const OnText& on_text) {
   if (options_.sampling.repetition_penalty != 1) mark_prompts(rows, logits.size(1));
   bool wanted = true;  // until the listener has heard enough: then every text ends with its next token
   for (;;) {

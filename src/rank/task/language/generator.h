@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "rank/model/parts/kv_cache.h"
+#include "rank/model/decode_cache.h"
 #include "rank/model/model.h"
 #include "rank/task/language/language.h"
 #include "rank/task/language/sampling.h"
@@ -57,7 +57,7 @@ class Generator {
   struct Rows;
   void mark_prompts(Rows& rows, std::int64_t vocab) const;
   void add(Row& row, std::int32_t token, const std::function<bool(const std::string&)>& hand_out) const;
-  void write(Rows& rows, model::KvCache& cache, at::Tensor logits, const OnText& on_text);
+  void write(Rows& rows, model::DecodeCache& cache, at::Tensor logits, const OnText& on_text);
   at::Tensor choose(const Rows& rows, at::Tensor logits) const;
   void check_fits(const Prompt& prompt) const;
   bool is_end(std::int32_t token) const;
@@ -67,7 +67,7 @@ class Generator {
   at::Device device_;
   GenerateOptions options_;
   std::vector<std::int32_t> ends_;
-  std::optional<model::KvCache> remembered_;
+  std::optional<model::DecodeCache> remembered_;
   std::vector<std::int32_t> remembered_tokens_;
 };
 
