@@ -2,7 +2,9 @@
 #include "layout/recompute.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <optional>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
@@ -111,16 +113,13 @@ std::int64_t evaluation_bytes(const config::ModelConfig& config, std::int64_t ro
   return activation_reserve_bytes + dense_buffer_bytes(config, element_size) + logits + rows * bytes.kept(Recompute::none);
 }
 
-std::vector<Recompute> choose_recompute(const config::ModelConfig& config, const MicroBatch& batch, std::int64_t element_size,
-                                        std::int64_t available_bytes) {
-  const std::int64_t layers = Dims(config).layers;
-  const ActivationBytes bytes = activation_bytes(config, element_size);
-  const auto cost = [&](Recompute policy) { return recompute_cost(config, batch.time, element_size, policy); };
-  const double input_cost = cost(Recompute::blocks), qkv_cost = cost(Recompute::qkv), norms_cost = cost(Recompute::norms);
-  const std::int64_t room = available_bytes - activation_reserve_bytes - dense_buffer_bytes(config, element_size);
-  const std::int64_t room_per_row = room / batch.rows() - bytes.working;
+namespace {
 
-  // Few enough mixes to try them all. Which block has which policy makes no difference.
+constexpr std::array all_policies{Recompute::none, Recompute::norms, Recompute::qkv, Recompute::blocks};  // from mild to strict
+
+// Few enough mixes to try them all. Which layer has which policy makes no difference.
+std::vector<Recompute> cheapest_of_equal(const LayerCost& layer, std::int64_t layers, std::int64_t room) {
+  const ActivationBytes& bytes = layer.bytes;
   struct Mix {
     std::int64_t input, qkv, norms;
   };
@@ -132,19 +131,97 @@ std::vector<Recompute> choose_recompute(const config::ModelConfig& config, const
       const std::int64_t shared = input > 0 ? bytes.shared(Recompute::blocks) : qkv > 0 ? bytes.shared(Recompute::qkv) : 0;
       const std::int64_t taken =
           shared + input * bytes.kept(Recompute::blocks) + qkv * bytes.kept(Recompute::qkv) + others * bytes.kept(Recompute::none);
-      const std::int64_t norms = base::ceil_div(std::max<std::int64_t>(taken - room_per_row, 0), bytes.norms);
+      const std::int64_t norms = base::ceil_div(std::max<std::int64_t>(taken - room, 0), bytes.norms);
       if (norms > others) continue;
-      const double mix_cost = double(input) * input_cost + double(qkv) * qkv_cost + double(norms) * norms_cost;
+      const double mix_cost = double(input) * layer.blocks + double(qkv) * layer.qkv + double(norms) * layer.norms;
       if (mix_cost >= best_cost) continue;
       best = {input, qkv, norms};
       best_cost = mix_cost;
     }
 
-  std::vector<Recompute> keep(static_cast<std::size_t>(best.input), Recompute::blocks);
-  keep.insert(keep.end(), static_cast<std::size_t>(best.qkv), Recompute::qkv);
-  keep.insert(keep.end(), static_cast<std::size_t>(best.norms), Recompute::norms);
-  keep.resize(static_cast<std::size_t>(layers), Recompute::none);
-  return keep;
+  std::vector<Recompute> policies(static_cast<std::size_t>(best.input), Recompute::blocks);
+  policies.insert(policies.end(), static_cast<std::size_t>(best.qkv), Recompute::qkv);
+  policies.insert(policies.end(), static_cast<std::size_t>(best.norms), Recompute::norms);
+  policies.resize(static_cast<std::size_t>(layers), Recompute::none);
+  return policies;
+}
+
+std::int64_t taken_by(const std::vector<LayerCost>& layers, const std::vector<Recompute>& policies) {
+  std::int64_t taken = 0, shared = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    taken += layers[i].bytes.kept(policies[i]);
+    shared = std::max(shared, layers[i].bytes.shared(policies[i]));
+  }
+  return taken + shared;
+}
+
+double cost_of(const std::vector<LayerCost>& layers, const std::vector<Recompute>& policies) {
+  double cost = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) cost += layers[i].cost(policies[i]);
+  return cost;
+}
+
+// With policies up to `strictest`, or nothing where that does not fit: what layers share is there as soon as one of them is so strict.
+std::optional<std::vector<Recompute>> stepwise(const std::vector<LayerCost>& layers, std::int64_t room, Recompute strictest) {
+  std::vector<Recompute> policies(layers.size(), Recompute::none);
+  while (taken_by(layers, policies) > room) {
+    double best = std::numeric_limits<double>::infinity();
+    std::size_t where = 0;
+    Recompute next = Recompute::none;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      for (const Recompute policy : all_policies) {
+        const std::int64_t saved = layers[i].bytes.kept(policies[i]) - layers[i].bytes.kept(policy);
+        if (policy > strictest || saved <= 0) continue;
+        const double price = (layers[i].cost(policy) - layers[i].cost(policies[i])) / double(saved);
+        if (price >= best) continue;
+        best = price, where = i, next = policy;
+      }
+    if (next == Recompute::none) return std::nullopt;
+    policies[where] = next;
+  }
+  // The last steps may have saved more than was needed.
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (const Recompute milder : all_policies) {
+      const Recompute before = policies[i];
+      if (milder >= before) break;
+      policies[i] = milder;
+      if (taken_by(layers, policies) <= room) break;
+      policies[i] = before;
+    }
+  return policies;
+}
+
+}  // namespace
+
+double LayerCost::cost(Recompute policy) const {
+  switch (policy) {
+    case Recompute::none: return 0;
+    case Recompute::norms: return norms;
+    case Recompute::qkv: return qkv;
+    case Recompute::blocks: return blocks;
+    case Recompute::automatic: break;
+  }
+  throw base::Bug("a policy that has no cost");
+}
+
+std::vector<Recompute> cheapest_policies(const std::vector<LayerCost>& layers, std::int64_t room) {
+  const bool equal = std::all_of(layers.begin(), layers.end(), [&](const LayerCost& one) { return one == layers.front(); });
+  if (equal) return cheapest_of_equal(layers.front(), static_cast<std::int64_t>(layers.size()), room);
+  std::vector<Recompute> best(layers.size(), Recompute::blocks);
+  for (const Recompute strictest : {Recompute::norms, Recompute::qkv, Recompute::blocks}) {
+    const auto found = stepwise(layers, room, strictest);
+    if (found && (cost_of(layers, *found) < cost_of(layers, best) || taken_by(layers, best) > room)) best = *found;
+  }
+  return best;
+}
+
+std::vector<Recompute> choose_recompute(const config::ModelConfig& config, const MicroBatch& batch, std::int64_t element_size,
+                                        std::int64_t available_bytes) {
+  const ActivationBytes bytes = activation_bytes(config, element_size);
+  const auto cost = [&](Recompute policy) { return recompute_cost(config, batch.time, element_size, policy); };
+  const LayerCost layer{bytes, cost(Recompute::norms), cost(Recompute::qkv), cost(Recompute::blocks)};
+  const std::int64_t room = available_bytes - activation_reserve_bytes - dense_buffer_bytes(config, element_size);
+  return cheapest_policies(std::vector(static_cast<std::size_t>(Dims(config).layers), layer), room / batch.rows() - bytes.working);
 }
 
 std::vector<Recompute> recompute_for(const config::RunConfig& config, const MicroBatch& batch, std::int64_t element_size,

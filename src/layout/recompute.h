@@ -34,6 +34,8 @@ struct ActivationBytes {
   // What a block under the policy keeps to itself, and what one place for all such blocks holds while one of them is at work.
   std::int64_t kept(Recompute policy) const;
   std::int64_t shared(Recompute policy) const;
+
+  bool operator==(const ActivationBytes&) const = default;
 };
 ActivationBytes activation_bytes(const config::ModelConfig& model, std::int64_t element_size);
 
@@ -55,6 +57,19 @@ struct MicroBatch {
   std::int64_t samples, time;
   std::int64_t rows() const { return samples * time; }
 };
+// A layer as the choice of policies sees it.
+struct LayerCost {
+  ActivationBytes bytes;
+  double norms, qkv, blocks;  // recompute_cost of each policy
+
+  double cost(Recompute policy) const;
+  bool operator==(const LayerCost&) const = default;
+};
+// Of the mixes of policies that fit into `room` bytes per row, the one that costs least: all are tried where layers are equal. Where they
+// are not, policies are made stricter step by step, where a byte costs least, which is near the best. Where nothing fits, `blocks`
+// everywhere.
+std::vector<Recompute> cheapest_policies(const std::vector<LayerCost>& layers, std::int64_t room);
+
 // Of the mixes of policies whose activations fit into `available_bytes`, the one that costs least; where none fits, `blocks` everywhere.
 std::vector<Recompute> choose_recompute(const config::ModelConfig& model, const MicroBatch& batch, std::int64_t element_size,
                                         std::int64_t available_bytes);
