@@ -85,9 +85,4 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// CRC-32C; `crc` continues an earlier piece. Uses the processor's instruction where there is one.
-std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0);
-// The checksum of two pieces in a row from the checksum of each; the second has `second_bytes` bytes.
-std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes);
-
 }  // namespace lockstep::base

@@ -5,7 +5,7 @@
 
 #include <ctime>
 
-#include "base/patient_writer.h"
+#include "base/file/patient_writer.h"
 
 namespace lockstep::base {
 namespace {

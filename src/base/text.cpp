@@ -109,10 +109,4 @@ std::optional<double> parse_number(std::string_view text) {
   return value;
 }
 
-std::uint64_t hash64(std::string_view text, std::uint64_t seed) {
-  std::uint64_t hash = seed;
-  for (unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ull;
-  return hash;
-}
-
 }  // namespace lockstep::base

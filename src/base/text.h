@@ -26,7 +26,4 @@ std::string human_duration(double seconds);    // "3 min 20 s"
 std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);
 
-// 64-bit FNV-1a: for keys and identities, not for integrity.
-std::uint64_t hash64(std::string_view text, std::uint64_t seed = 0xcbf29ce484222325ull);
-
 }  // namespace lockstep::base

@@ -6,9 +6,9 @@
 #include <set>
 
 #include "base/text.h"
-#include "config/option.h"
-#include "config/value.h"
-#include "layout/adapter_targets.h"
+#include "config/table/option.h"
+#include "config/table/value.h"
+#include "layout/adapters/adapter_targets.h"
 #include "layout/family.h"
 
 namespace lockstep::config {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/config.h"
-#include "config/option.h"
+#include "config/table/option.h"
 
 extern char** environ;
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/value.h"
+#include "config/table/value.h"
 
 namespace lockstep::config {
 

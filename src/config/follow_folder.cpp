@@ -6,8 +6,8 @@
 
 #include "base/text.h"
 #include "config/model_folder.h"
-#include "config/option.h"
-#include "config/value.h"
+#include "config/table/option.h"
+#include "config/table/value.h"
 
 namespace lockstep::config {
 namespace {

@@ -11,8 +11,8 @@
 #include "config/adapter/folder.h"
 #include "config/follow_folder.h"
 #include "config/import/import.h"
-#include "config/option.h"
-#include "config/value.h"
+#include "config/table/option.h"
+#include "config/table/value.h"
 
 namespace lockstep::config {
 namespace {

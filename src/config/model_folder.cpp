@@ -10,8 +10,8 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "config/option.h"
-#include "config/value.h"
+#include "config/table/option.h"
+#include "config/table/value.h"
 #include "layout/family.h"
 
 namespace lockstep::config {

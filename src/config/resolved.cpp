@@ -3,8 +3,8 @@
 
 #include "config/config.h"
 #include "config/follow_folder.h"
-#include "config/option.h"
-#include "config/value.h"
+#include "config/table/option.h"
+#include "config/table/value.h"
 
 namespace lockstep::config {
 namespace {

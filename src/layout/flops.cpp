@@ -1,7 +1,7 @@
 // Weights of matrices times what is done with each.
 #include "layout/flops.h"
 
-#include "layout/adapters.h"
+#include "layout/adapters/adapters.h"
 
 namespace lockstep::layout {
 namespace {

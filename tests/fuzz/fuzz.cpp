@@ -11,8 +11,9 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/hash/hash64.h"
 #include "base/text.h"
-#include "records/files/files.h"
+#include "corpus/files/files.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -144,7 +145,7 @@ void fuzz(const Target& target) {
       target.run(current.input);
     } catch (const base::UserError&) {
       ++refused;
-    } catch (const records::Unreadable&) {
+    } catch (const corpus::Unreadable&) {
       ++refused;
     } catch (const std::exception& error) {
       tell();

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "base/hash/crc32c.h"
 #include "base/json.h"
 #include "base/python_regex.h"
 #include "base/safetensors.h"
@@ -16,8 +17,8 @@
 #include "config/model_folder.h"
 #include "fuzz/fuzz.h"
 #include "rank/checkpoint/manifest.h"
-#include "records/files/files.h"
-#include "records/formats/format.h"
+#include "corpus/files/files.h"
+#include "corpus/formats/format.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::fuzz {
@@ -188,19 +189,19 @@ TEST_F(Readers, Manifest) {
 
 // A record's way in, as far as the text that a template or a tokenizer is given.
 void read_records(const fs::path& path) {
-  const records::Files files(path.string());
-  records::Scanner scanner(files);
+  const corpus::Files files(path.string());
+  corpus::Scanner scanner(files);
   const config::DataConfig data;
   std::string wrong;
   while (const auto raw = scanner.next()) {
     try {
-      const records::Json record = files.parse(*raw);
-      if (const auto format = records::detect_format(record, data)) records::read_content(record, *format, data, true);
-    } catch (const records::Unreadable& error) {
+      const corpus::Json record = files.parse(*raw);
+      if (const auto format = corpus::detect_format(record, data)) corpus::read_content(record, *format, data, true);
+    } catch (const corpus::Unreadable& error) {
       wrong = error.what();
     }
   }
-  if (!wrong.empty()) throw records::Unreadable(wrong);
+  if (!wrong.empty()) throw corpus::Unreadable(wrong);
 }
 
 TEST_F(Readers, JsonLines) {

@@ -13,7 +13,7 @@
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "config/adapter/folder.h"
-#include "layout/adapter_targets.h"
+#include "layout/adapters/adapter_targets.h"
 
 namespace lockstep::config {
 namespace {

@@ -12,9 +12,9 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "config/adapter/fit.h"
-#include "config/option.h"
-#include "config/value.h"
-#include "layout/adapter_targets.h"
+#include "config/table/option.h"
+#include "config/table/value.h"
+#include "layout/adapters/adapter_targets.h"
 
 namespace lockstep::config {
 namespace {

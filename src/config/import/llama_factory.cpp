@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/text.h"
-#include "config/value.h"
+#include "config/table/value.h"
 
 namespace lockstep::config {
 namespace {

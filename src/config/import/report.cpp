@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "config/import/table.h"
-#include "config/option.h"
+#include "config/table/option.h"
 
 namespace lockstep::config {
 

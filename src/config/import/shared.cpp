@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "config/import/table.h"
 #include "config/model_folder.h"
-#include "config/value.h"
+#include "config/table/value.h"
 
 namespace lockstep::config {
 namespace {

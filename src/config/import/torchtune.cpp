@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "config/import/table.h"
-#include "config/value.h"
+#include "config/table/value.h"
 
 namespace lockstep::config {
 namespace {

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/import/table.h"
-#include "config/option.h"
-#include "config/value.h"
+#include "config/table/option.h"
+#include "config/table/value.h"
 
 namespace lockstep::config {
 namespace {

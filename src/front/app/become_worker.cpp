@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "front/launch/libtorch.h"
-#include "record/run_folder.h"
+#include "journal/run_folder.h"
 
 namespace lockstep::app {
 
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 void expect_run_folder(const std::string& verb, const std::string& run) {
   std::error_code error;
   if (!fs::is_directory(run, error)) throw base::usage_error(verb, "--run {}: there is no such folder.", run);
-  if (!fs::exists(record::RunFolder{run}.config(), error)) {
+  if (!fs::exists(journal::RunFolder{run}.config(), error)) {
     throw base::usage_error(
         verb, "--run {}: not a run folder (it holds no config.yaml). Give the folder that `lockstep train` named at its end.", run);
   }

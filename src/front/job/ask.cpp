@@ -14,16 +14,16 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "record/lease.h"
-#include "record/run_folder.h"
-#include "record/tail.h"
+#include "journal/lease.h"
+#include "journal/run_folder.h"
+#include "journal/tail.h"
 
 namespace lockstep::job {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-using record::Asked;
+using journal::Asked;
 
 constexpr double look_every_s = 0.05;
 constexpr double see_who_lives_every_s = 1;
@@ -35,10 +35,10 @@ std::string fresh_id() {
 
 class Asking {
  public:
-  Asking(const fs::path& run, std::span<const record::Wish> wishes, double timeout_s)
+  Asking(const fs::path& run, std::span<const journal::Wish> wishes, double timeout_s)
       : folder_{run}, timeout_s_(timeout_s), tail_(folder_.metrics()) {
-    for (const record::Wish wish : wishes) asked_.push_back({fresh_id(), wish});
-    const auto holder = record::lease_holder(run);
+    for (const journal::Wish wish : wishes) asked_.push_back({fresh_id(), wish});
+    const auto holder = journal::lease_holder(run);
     if (!holder || holder->gone) {
       throw base::usage_error(
           "ask", "{} is not being trained{}: nobody could answer. `lockstep train` goes on with it by --name {} --resume auto.",
@@ -51,7 +51,7 @@ class Asking {
   std::vector<Answer> wait() {
     bool left = false;
     for (std::int64_t looked_ns = base::now_ns(); answers_.size() < asked_.size();) {
-      if (!left) left = record::leave_wishes(folder_.control(), asked_, lease_);
+      if (!left) left = journal::leave_wishes(folder_.control(), asked_, lease_);
       std::this_thread::sleep_for(std::chrono::duration<double>(look_every_s));
       const bool look = base::seconds_since(looked_ns) > see_who_lives_every_s;
       const bool lives = !look || is_trained();
@@ -69,7 +69,7 @@ class Asking {
 
  private:
   bool is_trained() const {
-    const auto holder = record::lease_holder(folder_.root);
+    const auto holder = journal::lease_holder(folder_.root);
     return holder && !holder->gone && holder->token == lease_;
   }
 
@@ -88,26 +88,26 @@ class Asking {
                   .reason = json.value("reason", ""),
                   .checkpoint = json.value("checkpoint", "")};
     if (const auto loss = json.find("eval_loss"); loss != json.end() && loss->is_number()) answer.loss = loss->get<double>();
-    if (answer.wish == record::Wish::sample) answer.samples = samples_[answer.step];
+    if (answer.wish == journal::Wish::sample) answer.samples = samples_[answer.step];
     answers_[id] = std::move(answer);
   }
 
   [[noreturn]] void give_up(bool left, const std::string& why) const {
     // Rank 0 may be at work on it, or stand still.
-    const bool taken_up = left && !record::withdraw_wishes(folder_.control(), asked_);
+    const bool taken_up = left && !journal::withdraw_wishes(folder_.control(), asked_);
     std::vector<std::string> open;
     for (const Asked& asked : asked_) {
-      if (!answers_.contains(asked.id)) open.emplace_back(record::name_of(asked.wish));
+      if (!answers_.contains(asked.id)) open.emplace_back(journal::name_of(asked.wish));
     }
     throw base::run_error("ask", "{} {} Its log is {}.", folder_.root.string(),
                           fmt::format(fmt::runtime(why), base::join(open, " and "), taken_up ? " It has taken the wish up." : ""),
                           folder_.rank_log(0).string());
   }
 
-  record::RunFolder folder_;
+  journal::RunFolder folder_;
   double timeout_s_;
   std::int64_t begun_ns_ = base::now_ns();
-  record::Tail tail_;
+  journal::Tail tail_;
   std::vector<Asked> asked_;
   std::string lease_;
   std::map<std::string, Answer> answers_;                        // by id
@@ -119,18 +119,18 @@ class Asking {
 fs::path find_run(const std::string& run, const fs::path& output) {
   std::error_code error;
   for (const fs::path& folder : {fs::path(run), output / run}) {
-    if (!run.empty() && fs::exists(record::RunFolder{folder}.config(), error)) return folder.lexically_normal();
+    if (!run.empty() && fs::exists(journal::RunFolder{folder}.config(), error)) return folder.lexically_normal();
   }
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(output, error)) {
-    if (fs::exists(record::RunFolder{entry.path()}.config(), error)) names.push_back(entry.path().filename().string());
+    if (fs::exists(journal::RunFolder{entry.path()}.config(), error)) names.push_back(entry.path().filename().string());
   }
   const auto near = base::nearest(run, names);
   throw base::usage_error("ask", "there is no run {} here, nor under {}.{} Give a run's folder, or its name and --output.", run,
                           output.string(), near ? fmt::format(" Did you mean {}?", *near) : "");
 }
 
-std::vector<Answer> ask(const fs::path& run, std::span<const record::Wish> wishes, double timeout_s) {
+std::vector<Answer> ask(const fs::path& run, std::span<const journal::Wish> wishes, double timeout_s) {
   return Asking(run, wishes, timeout_s).wait();
 }
 

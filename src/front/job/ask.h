@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "record/control.h"
+#include "journal/control.h"
 
 namespace lockstep::job {
 
@@ -17,7 +17,7 @@ std::filesystem::path find_run(const std::string& run, const std::filesystem::pa
 
 // What came of a wish.
 struct Answer {
-  record::Wish wish;
+  journal::Wish wish;
   std::int64_t step = 0;  // after which it was carried out, on all ranks
   bool done = false;
   std::string reason;          // why not
@@ -31,6 +31,6 @@ struct Answer {
 
 // Blocks until all are answered, in the order given. UserError(usage) where nobody trains the run, UserError(run) where it ends first or
 // does not answer within timeout_s; wishes that nobody has taken up by then are taken back.
-std::vector<Answer> ask(const std::filesystem::path& run, std::span<const record::Wish> wishes, double timeout_s);
+std::vector<Answer> ask(const std::filesystem::path& run, std::span<const journal::Wish> wishes, double timeout_s);
 
 }  // namespace lockstep::job

@@ -18,7 +18,7 @@
 #include "front/job/prepare_data.h"
 #include "front/launch/peers.h"
 #include "front/launch/watch.h"
-#include "record/page.h"
+#include "journal/page.h"
 
 namespace lockstep::job {
 
@@ -53,7 +53,7 @@ struct RankStarted {
   std::filesystem::path log;
 };
 struct Pages {  // several times a second
-  std::span<const record::PageView> pages;
+  std::span<const journal::PageView> pages;
 };
 struct MetricsLine {  // of this start: a step, an evaluation, or an event of rank 0
   const std::string& text;

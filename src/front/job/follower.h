@@ -9,7 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "record/tail.h"
+#include "journal/tail.h"
 
 namespace lockstep::job {
 
@@ -33,7 +33,7 @@ class Follower {
  private:
   void remember(const nlohmann::json& json);
 
-  record::Tail tail_;
+  journal::Tail tail_;
   std::int64_t last_step_ = 0;
   std::optional<double> last_loss_;
   bool started_ = false;

@@ -8,8 +8,8 @@
 
 #include "base/files.h"
 #include "base/text.h"
-#include "config/values.h"
-#include "records/prepare/content_hash.h"
+#include "config/table/values.h"
+#include "base/hash/content_hash.h"
 #include "source_hash.h"  // made by cmake/source_hash.cmake
 
 namespace lockstep::job {
@@ -53,7 +53,7 @@ std::string fingerprint(const fs::path& path) {
   std::error_code error;
   const std::uint64_t size = fs::file_size(path, error);
   if (error) return "not readable";
-  records::ContentHash hash;
+  base::ContentHash hash;
   if (size > 0) {
     const base::MappedFile file(path);
     const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
@@ -68,7 +68,7 @@ std::string fingerprint(const fs::path& path) {
 }
 
 // Names are those below the path, so that the path itself does not count.
-void add_files(record::Identity& identity, const std::string& key, const fs::path& path) {
+void add_files(journal::Identity& identity, const std::string& key, const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
     identity.push_back({fmt::format("{} ({})", key, path.filename().string()), fingerprint(path)});
@@ -85,7 +85,7 @@ void add_files(record::Identity& identity, const std::string& key, const fs::pat
   if (files.size() > most_files) identity.push_back({key + " (files)", std::to_string(files.size())});
 }
 
-void add_paths(record::Identity& identity, const std::string& key, const std::string& value, std::vector<std::string> parts) {
+void add_paths(journal::Identity& identity, const std::string& key, const std::string& value, std::vector<std::string> parts) {
   std::error_code error;
   const bool all_there = std::all_of(parts.begin(), parts.end(), [&](const std::string& part) { return fs::exists(part, error); });
   if (parts.empty() || !all_there) return identity.push_back({key, value});
@@ -114,8 +114,8 @@ std::string resume_of(const std::string& resume) { return fs::path(resume).filen
 
 std::string build_id() { return LOCKSTEP_SOURCES; }
 
-record::Identity identity_of(const config::RunConfig& config, std::span<const std::string> prepared) {
-  record::Identity identity = {{"the run's name", config.name}, {"the build", build_id()}};
+journal::Identity identity_of(const config::RunConfig& config, std::span<const std::string> prepared) {
+  journal::Identity identity = {{"the run's name", config.name}, {"the build", build_id()}};
   for (const config::KeyValue& entry : config::key_values(config)) {
     if (entry.key == "name" || among(may_differ, entry.key)) continue;
     const bool tokenised = !prepared.empty() && (entry.key == "data.path" || entry.key == "data.validation_path");

@@ -18,11 +18,11 @@ bool Meeting::is_needed(const Setup& setup) {
   return setup.settings.values.parallel.nnodes > 1;
 }
 
-Meeting::Meeting(Setup& setup, const launch::Environment& environment, record::Identity identity,
+Meeting::Meeting(Setup& setup, const launch::Environment& environment, journal::Identity identity,
                  std::vector<launch::meet::SharedFolder> folders)
     : setup_(setup) {
   setup_.job.run_key = setup_.job.id;
-  if (setup_.job.foreign) setup_.job.identity = record::to_text(identity);
+  if (setup_.job.foreign) setup_.job.identity = journal::to_text(identity);
   if (!is_needed(setup_)) return;
   Rendezvous where = rendezvous(environment);
   facts_ = {.node = where.node,
@@ -51,7 +51,7 @@ Rendezvous Meeting::rendezvous(const launch::Environment& environment) {
     // Nobody could copy a secret to ranks that a launcher has started already: they find it where only this user reads.
     if (where.secret.empty())
       where.secret_file =
-          where.on_one_host ? fs::path(record::pages_folder(place.job).string() + ".secret") : setup_.job.folder.root / ".secret";
+          where.on_one_host ? fs::path(journal::pages_folder(place.job).string() + ".secret") : setup_.job.folder.root / ".secret";
     return where;
   }
   where.node = static_cast<int>(parallel.node_rank);
@@ -79,7 +79,7 @@ std::optional<launch::Outcome> Meeting::begin(int restart, launch::Observer& obs
   lease_.reset();  // connections of the dead may still hold the port
   if (machines_) {
     const config::RunConfig& config = setup_.settings.values;
-    for (record::Fact& fact : facts_.identity) {
+    for (journal::Fact& fact : facts_.identity) {
       if (restart > 0 && fact.name == "checkpoint.resume") fact.value = config.checkpoint.resume;  // a new machine 0 goes on likewise
     }
     const auto gathered = machines_->gather(facts_, restart, config.checkpoint.resume == "auto", observer, stop);

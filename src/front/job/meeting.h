@@ -16,7 +16,8 @@ class Meeting {
  public:
   // `identity`: what must be the same everywhere. `folders`: what must be one folder for all. Machine 0 listens from here on.
   // UserError where the secret is missing or machine 0's name does not resolve.
-  Meeting(Setup& setup, const launch::Environment& environment, record::Identity identity, std::vector<launch::meet::SharedFolder> folders);
+  Meeting(Setup& setup, const launch::Environment& environment, journal::Identity identity,
+          std::vector<launch::meet::SharedFolder> folders);
 
   // Whether other launchers take part.
   static bool is_needed(const Setup& setup);

@@ -8,15 +8,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "record/owner.h"
-#include "record/run_folder.h"
+#include "journal/owner.h"
+#include "journal/run_folder.h"
 
 namespace lockstep::job {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool has_checkpoints(const fs::path& run) { return !record::list_checkpoints(record::RunFolder{run}.checkpoints()).empty(); }
+bool has_checkpoints(const fs::path& run) { return !journal::list_checkpoints(journal::RunFolder{run}.checkpoints()).empty(); }
 
 std::optional<std::string> newest_run_with_checkpoint(const config::RunConfig& config) {
   std::optional<std::string> newest;
@@ -25,7 +25,7 @@ std::optional<std::string> newest_run_with_checkpoint(const config::RunConfig& c
   for (const auto& entry : fs::directory_iterator(config.output, error)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(config.model.name + "-") || !has_checkpoints(entry.path())) continue;
-    const auto time = fs::last_write_time(record::RunFolder{entry.path()}.checkpoints(), error);
+    const auto time = fs::last_write_time(journal::RunFolder{entry.path()}.checkpoints(), error);
     if (!newest || time > newest_time) {
       newest = name;
       newest_time = time;
@@ -55,7 +55,7 @@ bool is_flag(const std::string& argument, std::initializer_list<std::string_view
 }  // namespace
 
 fs::path checkpoints_of(const config::RunConfig& config) {
-  return config.trainer.checkpoint_dir.empty() ? record::RunFolder{fs::path(config.output) / config.name}.checkpoints()
+  return config.trainer.checkpoint_dir.empty() ? journal::RunFolder{fs::path(config.output) / config.name}.checkpoints()
                                                : fs::path(config.trainer.checkpoint_dir);
 }
 
@@ -63,9 +63,9 @@ void refuse_to_overwrite(const config::RunConfig& config) {
   if (!config.checkpoint.resume.empty()) return;
   const fs::path folder = fs::path(config.output) / config.name;
   const fs::path checkpoints = checkpoints_of(config);
-  const bool elsewhere = !config.trainer.checkpoint_dir.empty() && !record::list_checkpoints(checkpoints).empty();
+  const bool elsewhere = !config.trainer.checkpoint_dir.empty() && !journal::list_checkpoints(checkpoints).empty();
   if (elsewhere) {
-    const auto owner = record::owner_of(checkpoints);
+    const auto owner = journal::owner_of(checkpoints);
     if (owner && owner->run.filename() != config.name) return;  // another run's, which is refused by its name
   }
   if (!elsewhere && !has_checkpoints(folder)) return;
@@ -81,7 +81,7 @@ RunName name_run(const config::RunConfig& config, const std::optional<std::strin
     return {config.name, ""};
   }
   if (resumes && !config.trainer.checkpoint_dir.empty()) {
-    const auto owner = record::owner_of(config.trainer.checkpoint_dir);
+    const auto owner = journal::owner_of(config.trainer.checkpoint_dir);
     if (owner && fs::exists(fs::path(config.output) / owner->run.filename() / "run_id"))
       return {owner->run.filename().string(), "the run that trainer.checkpoint_dir belongs to (--resume auto)"};
   }

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "front/job/naming.h"
-#include "record/owner.h"
+#include "journal/owner.h"
 
 namespace lockstep::job {
 namespace {
@@ -47,15 +47,15 @@ Ownership::Ownership(Setup& setup, const std::function<void(std::string_view)>& 
   if (!fs::exists(config.output)) made_.paths.push_back(config.output);
   if (!fs::exists(setup.job.folder.root)) made_.paths.push_back(setup.job.folder.root);
   if (setup.new_name) reserve_new_name(setup);
-  const record::RunFolder& run = setup.job.folder;
-  run_.emplace(run.root, record::Lease::Options{.what = "the run folder", .fix = "another --name", .say = say});
+  const journal::RunFolder& run = setup.job.folder;
+  run_.emplace(run.root, journal::Lease::Options{.what = "the run folder", .fix = "another --name", .say = say});
   refuse_to_overwrite(config);
   const fs::path checkpoints = checkpoints_of(config);
-  record::claim_checkpoints(base::real_files(), run, checkpoints, !config.checkpoint.resume.empty());
+  journal::claim_checkpoints(base::real_files(), run, checkpoints, !config.checkpoint.resume.empty());
   remove_traces_of_meetings(run.root);
   if (config.trainer.checkpoint_dir.empty()) return;
   checkpoints_.emplace(checkpoints,
-                       record::Lease::Options{.what = "the checkpoint folder", .fix = "another trainer.checkpoint_dir", .say = say});
+                       journal::Lease::Options{.what = "the checkpoint folder", .fix = "another trainer.checkpoint_dir", .say = say});
   remove_traces_of_meetings(checkpoints);
 }
 

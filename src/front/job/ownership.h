@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "front/job/setup.h"
-#include "record/lease.h"
+#include "journal/lease.h"
 
 namespace lockstep::job {
 
@@ -32,7 +32,7 @@ class Ownership {
     ~NewFolders();
   };
   NewFolders made_;
-  std::optional<record::Lease> run_, checkpoints_;  // go before the folders do
+  std::optional<journal::Lease> run_, checkpoints_;  // go before the folders do
 };
 
 }  // namespace lockstep::job

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "records/prepare/prepare.h"
+#include "corpus/prepare/prepare.h"
 
 namespace lockstep::job {
 
@@ -16,7 +16,7 @@ std::int64_t tokens_per_step(const RunPlan& plan, const config::RunConfig& confi
 }
 
 std::string describe_data(const config::DataConfig& data) {
-  switch (records::kind_of(data)) {
+  switch (corpus::kind_of(data)) {
     case config::DataKind::stories: return fmt::format("{} built-in stories", data.stories);
     case config::DataKind::random: return fmt::format("{} random tokens", base::human_count(static_cast<double>(data.random_tokens)));
     default: return data.path + (data.packing ? ", packed" : "");

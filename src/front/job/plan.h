@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "config/config.h"
-#include "front/launch/devices.h"
-#include "layout/memory.h"
+#include "front/launch/devices/devices.h"
+#include "layout/memory/memory.h"
 
 namespace lockstep::job {
 

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "records/prepare/prepare.h"
+#include "corpus/prepare/prepare.h"
 
 namespace lockstep::job {
 
 // One part of the data, ready: training, or the validation file.
 struct PreparedPart {
   std::string path;
-  records::Prepared prepared;
+  corpus::Prepared prepared;
 };
 
 // What hears of the work; called by one thread at a time, not always by the caller's. What it throws ends the work.
@@ -25,7 +25,7 @@ struct DataListener {
 // Empty where the data is not of a kind that is tokenised.
 std::vector<PreparedPart> prepare_data(const config::RunConfig& config, const DataListener& listener);
 // One file of it, with a tokenizer that is open already.
-PreparedPart prepare_part(const config::DataConfig& data, std::int64_t seq_len, const std::shared_ptr<const records::Words>& words,
+PreparedPart prepare_part(const config::DataConfig& data, std::int64_t seq_len, const std::shared_ptr<const corpus::Words>& words,
                           const DataListener& listener);
 
 }  // namespace lockstep::job

@@ -147,7 +147,7 @@ Setup set_up(config::Settings settings, const Environment& environment) {
   config.name = name.name;
   setup.new_name = name.is_new;
   if (!name.reason.empty()) setup.settings.sources["name"] = {config::Origin::derived, name.reason};
-  if (config.checkpoint.resume == "auto" && record::list_checkpoints(checkpoints_of(config)).empty()) {
+  if (config.checkpoint.resume == "auto" && journal::list_checkpoints(checkpoints_of(config)).empty()) {
     setup.plan.notes.push_back(
         fmt::format("--resume auto: there is no checkpoint in {} yet; the run starts anew.", checkpoints_of(config).string()));
   }

@@ -5,7 +5,7 @@
 
 #include "config/config.h"
 #include "front/job/plan.h"
-#include "front/launch/devices.h"
+#include "front/launch/devices/devices.h"
 #include "front/launch/launch.h"
 #include "front/launch/place.h"
 #include "front/launch/ports.h"

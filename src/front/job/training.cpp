@@ -12,7 +12,7 @@
 #include "front/job/identity.h"
 #include "front/job/naming.h"
 #include "front/launch/libtorch.h"
-#include "records/samples/split.h"
+#include "corpus/samples/split.h"
 
 namespace lockstep::job {
 namespace {
@@ -34,10 +34,10 @@ class Training::Ears : public launch::Observer {
  public:
   explicit Ears(Training& training) : training_(training) {}
 
-  void tick(std::span<const record::PageView> pages) override {
+  void tick(std::span<const journal::PageView> pages) override {
     if (training_.follower_)
       training_.follower_->poll([&](const std::string& text, const nlohmann::json& json) { tell(MetricsLine{text, json}); });
-    for (const record::PageView& page : pages) {
+    for (const journal::PageView& page : pages) {
       auto& heard = notices_ns_[page.rank];
       if (page.notice_ns <= heard) continue;
       heard = page.notice_ns;
@@ -67,8 +67,8 @@ Training::Training(config::Settings settings, launch::Environment environment, C
       setup_(set_up(std::move(settings), environment_)) {}
 
 void Training::count_samples() {
-  records::check_data_exists(config());
-  if (config().trainer.max_steps == 0) setup_.plan.epoch_samples = records::count_training_samples(config());
+  corpus::check_data_exists(config());
+  if (config().trainer.max_steps == 0) setup_.plan.epoch_samples = corpus::count_training_samples(config());
 }
 
 void Training::prepare() {
@@ -142,7 +142,7 @@ Ended Training::run() {
   }
   launch::sweep_old_pages();
   const bool alone = setup_.job.world_size == 1 || !(Meeting::is_needed(setup_) || setup_.place);
-  meeting_.emplace(setup_, environment_, alone ? record::Identity() : identity_of(config(), *prepared_), shared_folders());
+  meeting_.emplace(setup_, environment_, alone ? journal::Identity() : identity_of(config(), *prepared_), shared_folders());
   if (shows()) follower_.emplace(setup_.job.folder.metrics());
   Ended ended = run_with_restarts();
   if (private_config_) remove_private_config();
@@ -184,7 +184,7 @@ bool Training::starts_again(const Outcome& outcome, bool allowed) const {
 // Where the next start begins, in words; the settings say so from here on.
 std::string Training::choose_restart() {
   config::RunConfig& config = setup_.settings.values;
-  const auto checkpoints = record::list_checkpoints(checkpoints_of(config));
+  const auto checkpoints = journal::list_checkpoints(checkpoints_of(config));
   const std::string from = config.checkpoint.resume;
   const bool has_started = follower_ && follower_->has_started();
   // Until the ranks have gone back to the checkpoint that was asked for, later ones of the run still stand beside it.
@@ -200,7 +200,7 @@ Ended Training::conclude(Outcome outcome, double seconds) {
   Ended ended{.outcome = std::move(outcome),
               .folder = setup_.job.folder.root,
               .resume = resume_command(called_.program, called_.arguments, config().name),
-              .has_checkpoint = !record::list_checkpoints(checkpoints_of(config())).empty(),
+              .has_checkpoint = !journal::list_checkpoints(checkpoints_of(config())).empty(),
               .seconds = seconds,
               .last_step = follower_ ? follower_->last_step() : 0,
               .last_loss = follower_ ? follower_->last_loss() : std::nullopt};

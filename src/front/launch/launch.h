@@ -15,11 +15,11 @@
 #include "front/launch/environment.h"
 #include "front/launch/peers.h"
 #include "front/launch/process.h"
-#include "front/launch/report.h"
+#include "front/launch/report/report.h"
 #include "front/launch/stop_wish.h"
 #include "front/launch/watch.h"
-#include "record/page.h"
-#include "record/run_folder.h"
+#include "journal/page.h"
+#include "journal/run_folder.h"
 
 namespace lockstep::launch {
 
@@ -32,7 +32,7 @@ struct LocalRank {
 // Everything that starting the ranks needs.
 struct Job {
   std::string id;  // names the folder of the pages
-  record::RunFolder folder;
+  journal::RunFolder folder;
   std::filesystem::path config;  // resolved settings, for the workers
   std::filesystem::path worker;
   std::vector<std::string> arguments;  // of the workers; empty: train with `config` in `folder`
@@ -66,8 +66,8 @@ Environment worker_environment(const Job& job, const LocalRank& rank);
 class Observer {
  public:
   virtual ~Observer() = default;
-  virtual void tick(std::span<const record::PageView> pages) = 0;  // several times a second
-  virtual void say(std::string_view line) = 0;                     // for people
+  virtual void tick(std::span<const journal::PageView> pages) = 0;  // several times a second
+  virtual void say(std::string_view line) = 0;                      // for people
   virtual void rank_started(const LocalRank& rank, pid_t pid);
   virtual void stopping(bool asked_elsewhere);  // the ranks finish their step and save; asked_elsewhere: on another machine
   virtual void stalled(const Stall& stall, double abort_seconds);

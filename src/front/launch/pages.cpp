@@ -15,7 +15,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "front/launch/launch.h"
-#include "record/run_folder.h"
+#include "journal/run_folder.h"
 
 namespace lockstep::launch {
 
@@ -48,8 +48,8 @@ bool nobody_holds(const fs::path& folder, std::vector<base::FileLock>& held) {
 
 }  // namespace
 
-record::ProcessState look_at_process(pid_t pid, bool every_thread) {
-  using record::ProcessState;
+journal::ProcessState look_at_process(pid_t pid, bool every_thread) {
+  using journal::ProcessState;
   const auto first = base::process_stat(pid);
   if (first.empty() || first[0] == "Z" || first[0] == "X") return ProcessState::gone;
   if (first[0] == "T" || first[0] == "t") return ProcessState::stopped;
@@ -63,14 +63,14 @@ record::ProcessState look_at_process(pid_t pid, bool every_thread) {
 }
 
 std::filesystem::path make_pages_folder(const std::string& job) {
-  const fs::path folder = record::pages_folder(job);
+  const fs::path folder = journal::pages_folder(job);
   if (base::make_private_folder(folder)) return folder;
   throw base::machine_error("launch", "cannot make {} for the ranks' pages: it belongs to another user, or {} cannot be written to.",
                             folder.string(), folder.parent_path().string());
 }
 
 Pages::Pages(std::string job, std::vector<int> ours, bool foreign)
-    : folder_(record::pages_folder(job)),
+    : folder_(journal::pages_folder(job)),
       job_(std::move(job)),
       ours_(std::move(ours)),
       foreign_(foreign),
@@ -78,8 +78,8 @@ Pages::Pages(std::string job, std::vector<int> ours, bool foreign)
       lock_(lock_folder()) {
   std::error_code error;
   for (const int rank : ours_) {
-    fs::remove(record::page_path(job_, rank), error);
-    readers_.emplace(rank, std::make_unique<record::PageReader>(record::page_path(job_, rank)));
+    fs::remove(journal::page_path(job_, rank), error);
+    readers_.emplace(rank, std::make_unique<journal::PageReader>(journal::page_path(job_, rank)));
   }
 }
 
@@ -114,7 +114,7 @@ Pages::~Pages() {
   for (const auto& view : read()) {
     if (!is_ours(static_cast<int>(view.rank)) && view.alive) return;
   }
-  for (const auto& [rank, reader] : readers_) fs::remove(record::page_path(job_, rank), error);
+  for (const auto& [rank, reader] : readers_) fs::remove(journal::page_path(job_, rank), error);
   fs::remove(folder_, error);
 }
 
@@ -124,12 +124,12 @@ void Pages::find_others() {
     if (entry.path().extension() != ".page") continue;
     const auto rank = base::parse_integer(entry.path().stem().string());
     if (rank && !readers_.contains(static_cast<int>(*rank))) {
-      readers_.emplace(static_cast<int>(*rank), std::make_unique<record::PageReader>(entry.path()));
+      readers_.emplace(static_cast<int>(*rank), std::make_unique<journal::PageReader>(entry.path()));
     }
   }
 }
 
-const std::vector<record::PageView>& Pages::read() {
+const std::vector<journal::PageView>& Pages::read() {
   if (foreign_) find_others();
   views_.clear();
   for (auto& [rank, reader] : readers_) {
@@ -142,7 +142,7 @@ const std::vector<record::PageView>& Pages::read() {
 
 // Starts by hand at one port, and a requeued step, have one name every time. Whoever did nothing after we came, and is gone, was no rank
 // of this job.
-bool Pages::left_by_an_earlier_job(const record::PageView& page) {
+bool Pages::left_by_an_earlier_job(const journal::PageView& page) {
   const int rank = static_cast<int>(page.rank);
   if (is_ours(rank)) return false;
   const auto key = std::pair(rank, page.created_ns);
@@ -157,7 +157,7 @@ void Pages::look_at_processes() {
     for (const auto& view : views_) {
       const bool visible = view.pid_namespace == base::pid_namespace();
       const bool idle = base::seconds_since(view.progress_ns) > look_every_s;
-      const auto state = visible ? look_at_process(static_cast<pid_t>(view.pid), /*every_thread=*/idle) : record::ProcessState::running;
+      const auto state = visible ? look_at_process(static_cast<pid_t>(view.pid), /*every_thread=*/idle) : journal::ProcessState::running;
       Look& look = looks_[view.pid];
       if (state != look.state || look.since_ns == 0) look = {state, looked_ns_};
     }
@@ -165,11 +165,11 @@ void Pages::look_at_processes() {
   for (auto& view : views_) {
     const auto look = looks_.find(view.pid);
     if (look != looks_.end()) std::tie(view.process, view.process_since_ns) = std::pair(look->second.state, look->second.since_ns);
-    if (!view.alive) view.process = record::ProcessState::gone;
+    if (!view.alive) view.process = journal::ProcessState::gone;
   }
 }
 
-const record::PageView* Pages::of(int rank) const {
+const journal::PageView* Pages::of(int rank) const {
   const auto found = std::find_if(views_.begin(), views_.end(), [&](const auto& view) { return static_cast<int>(view.rank) == rank; });
   return found == views_.end() ? nullptr : &*found;
 }
@@ -177,7 +177,7 @@ const record::PageView* Pages::of(int rank) const {
 bool Pages::is_ours(int rank) const { return std::find(ours_.begin(), ours_.end(), rank) != ours_.end(); }
 
 void sweep_old_pages() {
-  const fs::path mine = record::pages_folder("");
+  const fs::path mine = journal::pages_folder("");
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(mine.parent_path(), error)) {
     const fs::path& folder = entry.path();

@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/file_lock.h"
-#include "record/page.h"
+#include "base/file/file_lock.h"
+#include "journal/page.h"
 
 namespace lockstep::launch {
 
 // every_thread: whether any of its threads is in uninterruptible sleep is looked for too, which costs a file a thread.
-record::ProcessState look_at_process(pid_t pid, bool every_thread);
+journal::ProcessState look_at_process(pid_t pid, bool every_thread);
 
 // Makes the folder of the pages, and removes it at the end. While it lives it holds a lock there, by which others know that the folder
 // is in use.
@@ -31,19 +31,19 @@ class Pages {
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
 
-  const std::vector<record::PageView>& read();  // by rank
-  const std::vector<record::PageView>& last() const { return views_; }
-  const record::PageView* of(int rank) const;  // as last read
+  const std::vector<journal::PageView>& read();  // by rank
+  const std::vector<journal::PageView>& last() const { return views_; }
+  const journal::PageView* of(int rank) const;  // as last read
   bool is_ours(int rank) const;
 
  private:
   void find_others();
-  bool left_by_an_earlier_job(const record::PageView& page);
+  bool left_by_an_earlier_job(const journal::PageView& page);
   void look_at_processes();
   base::FileLock lock_folder() const;
 
   struct Look {
-    record::ProcessState state = record::ProcessState::running;
+    journal::ProcessState state = journal::ProcessState::running;
     std::int64_t since_ns = 0;
   };
   std::filesystem::path folder_;
@@ -55,8 +55,8 @@ class Pages {
   base::FileLock lock_;
   std::set<std::pair<int, std::int64_t>> seen_alive_;  // pages of others, by rank and time of making
   std::map<std::uint32_t, Look> looks_;                // by pid
-  std::map<int, std::unique_ptr<record::PageReader>> readers_;
-  std::vector<record::PageView> views_;
+  std::map<int, std::unique_ptr<journal::PageReader>> readers_;
+  std::vector<journal::PageView> views_;
 };
 
 }  // namespace lockstep::launch

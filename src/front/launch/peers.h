@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "front/launch/report.h"
-#include "record/page.h"
+#include "front/launch/report/report.h"
+#include "journal/page.h"
 
 namespace lockstep::launch {
 
@@ -20,7 +20,7 @@ struct Outcome {
 
 // How the ranks of one machine stand.
 struct Standing {
-  std::vector<record::PageView> pages;
+  std::vector<journal::PageView> pages;
   std::vector<RankEnd> ends;  // of those that have ended or failed
   bool all_ended = false;
 };

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash/hash64.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "front/launch/ports.h"

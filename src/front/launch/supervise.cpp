@@ -12,16 +12,16 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "front/launch/launch.h"
-#include "front/launch/out_of_memory.h"
+#include "front/launch/report/out_of_memory.h"
 #include "front/launch/pages.h"
 #include "front/launch/watch.h"
-#include "record/tail.h"
+#include "journal/tail.h"
 
 namespace lockstep::launch {
 namespace {
 
-using record::PageView;
-using record::Phase;
+using journal::PageView;
+using journal::Phase;
 
 constexpr double tick_seconds = 0.1;
 // A job must have ended and been explained within 5 s of the first death. A cause is often there at once; where only consequences are
@@ -293,7 +293,7 @@ class Supervisor {
 
   // Its last lines of this start that say something; LibTorch's frames are in the file for those who need them.
   static std::vector<std::string> log_tail(const std::filesystem::path& log) {
-    std::vector<std::string> lines = record::last_lines(log, log_lines_read);
+    std::vector<std::string> lines = journal::last_lines(log, log_lines_read);
     const auto start = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) { return line.starts_with(start_mark); });
     lines.erase(lines.begin(), start.base());
     std::erase_if(lines, [](const std::string& line) { return line.starts_with("frame #") || base::trim(line).empty(); });

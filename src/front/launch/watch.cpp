@@ -12,11 +12,11 @@
 namespace lockstep::launch {
 namespace {
 
-using record::Operation;
-using record::OperationState;
-using record::PageView;
-using record::Phase;
-using record::ProcessState;
+using journal::Operation;
+using journal::OperationState;
+using journal::PageView;
+using journal::Phase;
+using journal::ProcessState;
 
 double seconds_between(std::int64_t from_ns, std::int64_t to_ns) { return static_cast<double>(to_ns - from_ns) * 1e-9; }
 

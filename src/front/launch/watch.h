@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "record/page.h"
+#include "journal/page.h"
 
 namespace lockstep::launch {
 
@@ -16,8 +16,8 @@ std::string list_ranks(std::span<const int> ranks);
 std::string name_ranks(std::span<const int> ranks);
 
 // The oldest collective this rank waits in, if it waits.
-const record::Operation* waits_in(const record::PageView& page);
-std::string describe(const record::Operation& operation);  // "all_reduce 4812, gradients of block 14"
+const journal::Operation* waits_in(const journal::PageView& page);
+std::string describe(const journal::Operation& operation);  // "all_reduce 4812, gradients of block 14"
 
 struct Stall {
   double seconds;           // nothing has moved for so long
@@ -27,16 +27,16 @@ struct Stall {
 };
 // Nothing while any rank is in a phase that may take long, or something moved within stall_seconds. A process that was stopped moves
 // nothing, whatever its phase.
-std::optional<Stall> find_stall(std::span<const record::PageView> pages, std::int64_t now_ns, double stall_seconds);
+std::optional<Stall> find_stall(std::span<const journal::PageView> pages, std::int64_t now_ns, double stall_seconds);
 
 // What ranks are doing, as in Stall::text, for any set of pages.
-std::string who_does_what(std::span<const record::PageView> pages, std::int64_t now_ns);
+std::string who_does_what(std::span<const journal::PageView> pages, std::int64_t now_ns);
 
 struct Mismatch {
   std::string text;
   std::vector<int> odd_ones;  // the minority
 };
 // The earliest collective that ranks entered under the same group and number, but with another kind, purpose or size.
-std::optional<Mismatch> find_mismatch(std::span<const record::PageView> pages);
+std::optional<Mismatch> find_mismatch(std::span<const journal::PageView> pages);
 
 }  // namespace lockstep::launch

@@ -26,7 +26,7 @@ Environment worker_environment(const Job& job, const LocalRank& rank) {
   set("LOCAL_WORLD_SIZE", std::to_string(job.local_world_size));
   set("MASTER_ADDR", job.master_addr);
   set("MASTER_PORT", std::to_string(job.master_port));
-  set("LOCKSTEP_PAGE", record::page_path(job.id, rank.rank).string());
+  set("LOCKSTEP_PAGE", journal::page_path(job.id, rank.rank).string());
   set("LOCKSTEP_DEVICE", rank.device);
   set("LD_LIBRARY_PATH", job.library_path);
   set("OMP_NUM_THREADS", std::to_string(job.threads));

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "layout/memory.h"
+#include "layout/memory/memory.h"
 
 namespace lockstep::plan {
 

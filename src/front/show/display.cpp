@@ -73,7 +73,7 @@ void Display::on(const job::Tokenizing& event) { tokenizing_.progress(event.path
 void Display::on(const job::DataReady& event) {
   tokenizing_.clear();
   if (!options_.steps) return;
-  const records::Counts& counts = event.part.prepared.cache->counts();
+  const corpus::Counts& counts = event.part.prepared.cache->counts();
   if (options_.headless) {
     std::puts(nlohmann::ordered_json{{"event", "data"},
                                      {"path", event.part.path},
@@ -172,13 +172,13 @@ void Display::show_event(const Json& json) {
   }
 }
 
-void Display::draw_bar(std::span<const record::PageView> pages) {
+void Display::draw_bar(std::span<const journal::PageView> pages) {
   if (pages.empty()) return;
-  const record::PageView& page = pages.front();
+  const journal::PageView& page = pages.front();
   std::string text;
   const std::int64_t total = options_.total_steps;
   if (page.step == 0 || total == 0) {
-    text = fmt::format("  {} ...", record::describe(page.phase));
+    text = fmt::format("  {} ...", journal::describe(page.phase));
   } else {
     constexpr int width = 24;
     const int filled = static_cast<int>(std::clamp<std::int64_t>(page.step * width / total, 0, width));
@@ -187,7 +187,7 @@ void Display::draw_bar(std::span<const record::PageView> pages) {
     if (last_loss_) text += fmt::format("  loss {:.4f}", *last_loss_);
     if (tokens_per_second_ > 0) text += fmt::format("  {} tok/s", base::human_count(tokens_per_second_));
     if (const std::string remaining = eta(page.step, total, step_seconds_); !remaining.empty()) text += "  ETA " + remaining;
-    if (may_take_long(page.phase)) text += fmt::format("  {}", record::describe(page.phase));
+    if (may_take_long(page.phase)) text += fmt::format("  {}", journal::describe(page.phase));
   }
   text = text.substr(0, static_cast<std::size_t>(std::max(10, terminal_width() - 1)));
   if (text == bar_) return;

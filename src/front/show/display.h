@@ -53,7 +53,7 @@ class Display {
   void print(std::string_view line);
   void show_event(const nlohmann::json& json);
   void explain(const job::Ended& event);
-  void draw_bar(std::span<const record::PageView> pages);
+  void draw_bar(std::span<const journal::PageView> pages);
   void clear_bar();  // the cursor stands at the start of a line then
 
   Options options_;

@@ -45,7 +45,7 @@ at::Device open_device() {
   return device;
 }
 
-void run_train(const verbs::Arguments& arguments, const std::shared_ptr<record::PageWriter>& page, const comm::Place& place) {
+void run_train(const verbs::Arguments& arguments, const std::shared_ptr<journal::PageWriter>& page, const comm::Place& place) {
   train::listen_for_stop();
   const config::RunConfig config = config::load_resolved(arguments.at("config"));
   // cuBLAS reads this once, when CUDA starts.
@@ -53,10 +53,10 @@ void run_train(const verbs::Arguments& arguments, const std::shared_ptr<record::
   const auto run =
       train::build_run({.config = config, .folder = arguments.at("run"), .device = open_device(), .place = place, .page = page});
   train::train(*run);
-  page->set_phase(record::Phase::done, run->progress.step);
+  page->set_phase(journal::Phase::done, run->progress.step);
 }
 
-void run_generate(const std::string& verb, const verbs::Arguments& arguments, record::PageWriter& page, const comm::Place& place) {
+void run_generate(const std::string& verb, const verbs::Arguments& arguments, journal::PageWriter& page, const comm::Place& place) {
   const verbs::GenerateRequest request = verbs::parse_generate_request(arguments, open_device());
   if (verb == "chat") return verbs::serve_chat(request);
   if (verb == "generate-file") return verbs::generate_file(request, place, page);
@@ -64,7 +64,7 @@ void run_generate(const std::string& verb, const verbs::Arguments& arguments, re
 }
 
 // Exit code for an error, told to the page first: the launcher reports the first rank that failed, not the ones that noticed.
-int fail(record::PageWriter& page, base::ExitCode code, const std::string& text) {
+int fail(journal::PageWriter& page, base::ExitCode code, const std::string& text) {
   page.set_failure(text, static_cast<int>(code));
   base::log_error("{}", text);
   // Others' failures show up as broken connections here. Waiting a moment lets the rank that failed first be seen first.
@@ -72,7 +72,7 @@ int fail(record::PageWriter& page, base::ExitCode code, const std::string& text)
   return static_cast<int>(code);
 }
 
-int guarded(record::PageWriter& page, const std::function<void()>& body) {
+int guarded(journal::PageWriter& page, const std::function<void()>& body) {
   try {
     body();
     return 0;
@@ -106,11 +106,11 @@ int guarded(record::PageWriter& page, const std::function<void()>& body) {
 
 int main(int argc, char** argv) {
   const std::string verb = argc > 1 ? argv[1] : "";
-  std::shared_ptr<record::PageWriter> page;
+  std::shared_ptr<journal::PageWriter> page;
   comm::Place place;
   try {
     place = comm::place_from_environment();
-    page = std::make_shared<record::PageWriter>(environment("LOCKSTEP_PAGE"), place.rank);
+    page = std::make_shared<journal::PageWriter>(environment("LOCKSTEP_PAGE"), place.rank);
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return static_cast<int>(base::ExitCode::usage);

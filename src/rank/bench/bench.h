@@ -18,7 +18,7 @@
 #include "rank/comm/comm.h"
 #include "layout/flops.h"
 #include "rank/train/peak_flops.h"
-#include "record/page.h"
+#include "journal/page.h"
 
 namespace lockstep::bench {
 
@@ -31,7 +31,7 @@ struct StepRequest {
   config::RunConfig config;  // as resolved for one rank; without data.path tokens are made up
   at::Device device = at::kCPU;
   comm::Place place = {};
-  std::shared_ptr<record::PageWriter> page;
+  std::shared_ptr<journal::PageWriter> page;
   int warm_up = 5;
   int steps = 10;
   int profile_steps = 0;                 // traced after everything is measured; 0: none

@@ -27,11 +27,11 @@ std::vector<std::int64_t> sizes_of(const Arguments& arguments) {
 }
 
 void run_comm(const Arguments& arguments, const config::RunConfig& config, at::Device device, const comm::Place& place, bool json,
-              const std::shared_ptr<record::PageWriter>& page, const Sink& sink) {
-  page->set_phase(record::Phase::connecting, 0);
+              const std::shared_ptr<journal::PageWriter>& page, const Sink& sink) {
+  page->set_phase(journal::Phase::connecting, 0);
   const comm::World world(
       {.place = place, .backend = config.trainer.distributed.backend, .device = device, .timeout_s = config.parallel.timeout_s}, page);
-  page->set_phase(record::Phase::reducing, 1);
+  page->set_phase(journal::Phase::reducing, 1);
   if (!json && place.rank == 0) {
     if (!world.fallback().empty()) sink(world.fallback());
     sink(comm_header(world, train::describe_device(device)));
@@ -42,14 +42,14 @@ void run_comm(const Arguments& arguments, const config::RunConfig& config, at::D
 }  // namespace
 
 void run(const std::string& verb, const Arguments& arguments, at::Device device, const comm::Place& place,
-         const std::shared_ptr<record::PageWriter>& page) {
+         const std::shared_ptr<journal::PageWriter>& page) {
   config::RunConfig config = config::load_resolved(arguments.at("config"));
   config.model = config::with_defaults(config.model);
   const bool json = arguments.at("json") == "1";
   std::ofstream file(arguments.at("result"), std::ios::app);
   const Sink sink = [&](std::string_view line) { file << line << (line.ends_with('\n') ? "" : "\n") << std::flush; };
 
-  page->set_phase(record::Phase::building, 0);
+  page->set_phase(journal::Phase::building, 0);
   if (verb == "bench-comm") {
     run_comm(arguments, config, device, place, json, page, sink);
   } else if (verb == "bench-step") {
@@ -69,7 +69,7 @@ void run(const std::string& verb, const Arguments& arguments, at::Device device,
   } else {
     throw base::usage_error("worker", "'{}' is not a benchmark.", verb);
   }
-  page->set_phase(record::Phase::done, 0);
+  page->set_phase(journal::Phase::done, 0);
 }
 
 }  // namespace lockstep::bench

@@ -9,8 +9,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/hash/crc32c.h"
 #include "base/json.h"
-#include "record/timeline.h"
+#include "journal/timeline.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -167,7 +168,7 @@ std::filesystem::path step_folder(const std::filesystem::path& folder, std::int6
 std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder) {
   std::vector<StepFolder> found;
   std::error_code error;
-  const std::set<std::string> gone = record::leaving(folder);
+  const std::set<std::string> gone = journal::leaving(folder);
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("step-") || gone.contains(name) || !entry.is_directory(error)) continue;

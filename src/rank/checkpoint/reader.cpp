@@ -8,6 +8,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "base/error.h"
+#include "base/hash/crc32c.h"
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/checkpoint/manifest.h"
 #include "rank/checkpoint/pages.h"

@@ -13,9 +13,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash/crc32c.h"
 #include "base/log.h"
-#include "base/mix.h"
-#include "record/timeline.h"
+#include "base/hash/mix.h"
+#include "journal/timeline.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -248,7 +249,7 @@ void SaveWriter::finish(const Save& save) {
 // A checkpoint that could not be saved is not linked: the best one before it stays.
 void SaveWriter::link_best(std::int64_t step) {
   const auto whole = step_folder(options_.folder, step);
-  if (std::filesystem::exists(whole)) record::link_best(options_.folder, whole.filename().string());
+  if (std::filesystem::exists(whole)) journal::link_best(options_.folder, whole.filename().string());
 }
 
 void SaveWriter::put_in_place(const Save& save) {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "record/page.h"
+#include "journal/page.h"
 
 namespace c10d {
 class Store;
@@ -46,7 +46,7 @@ class [[nodiscard]] Work {
 class Group {
  public:
   // meeting: null for a group of one.
-  Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page,
+  Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<journal::PageWriter> page,
         std::shared_ptr<MeetingPoint> meeting = nullptr);
 
   int rank() const;
@@ -119,7 +119,7 @@ class World {
     double silence_s = 600;                                 // Group::meet() gives a rank up that has shown no life for so long
     std::function<std::shared_ptr<Transport>()> nccl = {};  // stands in for NCCL on any device, in tests
   };
-  World(const Options& options, std::shared_ptr<record::PageWriter> page);
+  World(const Options& options, std::shared_ptr<journal::PageWriter> page);
   ~World();
   World(const World&) = delete;
 
@@ -151,7 +151,7 @@ class World {
   at::Device device_;
   double timeout_s_, silence_s_;
   std::string fallback_;
-  std::shared_ptr<record::PageWriter> page_;
+  std::shared_ptr<journal::PageWriter> page_;
   std::unique_ptr<Connection> connection_;
   std::deque<Member> groups_;  // everyone first; none moves once it is made
 };

@@ -26,7 +26,7 @@ void Work::wait() {
   if (wait_) std::exchange(wait_, nullptr)();
 }
 
-Group::Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<record::PageWriter> page,
+Group::Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<journal::PageWriter> page,
              std::shared_ptr<MeetingPoint> meeting)
     : name_(std::move(name)), transport_(std::move(transport)), meeting_(std::move(meeting)), state_(std::make_shared<State>()) {
   state_->device = device;
@@ -55,7 +55,7 @@ Work Group::stamped(std::string_view kind, std::string_view what, const at::Tens
     throw failed(error);
   }
   if (work.finished()) {
-    state_->page->mark(slot, sequence, record::OperationState::finished);
+    state_->page->mark(slot, sequence, journal::OperationState::finished);
     return work;
   }
   // Both the waiting thread and the watcher hold the transport's work.
@@ -65,13 +65,13 @@ Work Group::stamped(std::string_view kind, std::string_view what, const at::Tens
     state_->in_flight.push_back({slot, sequence, shared});
   }
   auto wait = [state = state_, slot, sequence, shared, failed] {
-    state->page->mark(slot, sequence, record::OperationState::waited_for);
+    state->page->mark(slot, sequence, journal::OperationState::waited_for);
     try {
       shared->wait();
     } catch (const std::exception& error) {
       throw failed(error);
     }
-    if (shared->finished()) state->page->mark(slot, sequence, record::OperationState::finished);
+    if (shared->finished()) state->page->mark(slot, sequence, journal::OperationState::finished);
   };
   return Work(std::move(wait), [shared] { return shared->finished(); });
 }
@@ -131,13 +131,13 @@ void Group::meet(std::string_view what) const {
   if (!meeting_) return;
   const std::uint64_t sequence = ++state_->sequence;
   const int slot = state_->page->stamp(name_, "meeting", what, sequence, 0);
-  state_->page->mark(slot, sequence, record::OperationState::waited_for);
+  state_->page->mark(slot, sequence, journal::OperationState::waited_for);
   try {
     meeting_->meet(sequence);
   } catch (const std::exception& error) {
     throw lost_operation(rank(), "meeting", sequence, name_, what, error);
   }
-  state_->page->mark(slot, sequence, record::OperationState::finished);
+  state_->page->mark(slot, sequence, journal::OperationState::finished);
 }
 
 bool Group::all_agree(bool yes, std::string_view what) const {
@@ -150,7 +150,7 @@ void Group::mark_finished() const {
   std::lock_guard lock(state_->mutex);
   std::erase_if(state_->in_flight, [&](const State::InFlight& operation) {
     const bool done = operation.work->finished();
-    if (done) state_->page->mark(operation.slot, operation.sequence, record::OperationState::finished);
+    if (done) state_->page->mark(operation.slot, operation.sequence, journal::OperationState::finished);
     return done;
   });
 }

@@ -14,7 +14,7 @@ struct Group::State {
     std::uint64_t sequence;
     std::shared_ptr<Work> work;
   };
-  std::shared_ptr<record::PageWriter> page;
+  std::shared_ptr<journal::PageWriter> page;
   at::Device device = at::kCPU;
   std::uint64_t sequence = 0;
   bool recording = false;

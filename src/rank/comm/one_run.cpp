@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "rank/comm/transport.h"
-#include "record/identity.h"
+#include "journal/identity.h"
 
 namespace lockstep::comm {
 namespace {
@@ -25,14 +25,14 @@ std::string called(int rank, std::string_view card) { return fmt::format("rank {
 std::string compare_all(c10d::Store& store, int world_size) {
   const auto card_of = [&](int rank) { return text_of(store.get(fmt::format("one run/{}", rank))); };
   const auto facts_of = [](const std::string& card) {
-    return record::identity_from_text(std::string_view(card).substr(card.find('\n') + 1));
+    return journal::identity_from_text(std::string_view(card).substr(card.find('\n') + 1));
   };
   const std::string first = card_of(0);
-  const record::Identity mine = facts_of(first);
+  const journal::Identity mine = facts_of(first);
   std::vector<std::string> lines;
   for (int rank = 1; rank < world_size; ++rank) {
     const std::string card = card_of(rank);
-    const auto found = record::differences(mine, facts_of(card), called(0, first), called(rank, card));
+    const auto found = journal::differences(mine, facts_of(card), called(0, first), called(rank, card));
     lines.insert(lines.end(), found.begin(), found.end());
   }
   constexpr std::size_t most_lines = 20;

@@ -95,7 +95,7 @@ void World::watch(std::function<void()> look) {
   connection_->look = std::move(look);
 }
 
-World::World(const Options& options, std::shared_ptr<record::PageWriter> page)
+World::World(const Options& options, std::shared_ptr<journal::PageWriter> page)
     : place_(options.place),
       backend_(choose(options.backend, options)),
       device_(options.device),

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "records/samples/order.h"
+#include "corpus/samples/order.h"
 
 namespace lockstep::data {
 
@@ -65,7 +65,7 @@ struct Dataset {
 Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seed);
 
 // Position -> sample within an epoch.
-using records::Order;
+using corpus::Order;
 
 // One micro-batch of this rank. `time` is seq_len where records are packed; otherwise it is that of the longest sample, rounded up to a
 // multiple of 64 so that shapes vary little, and shorter ones are padded at their end.

@@ -11,7 +11,7 @@
 #include "rank/data/stories.h"
 #include "rank/data/tokens.h"
 #include "rank/data/vocabularies.h"
-#include "records/prepare/prepare.h"
+#include "corpus/prepare/prepare.h"
 
 namespace lockstep::data {
 namespace {
@@ -61,7 +61,7 @@ struct Source {
 };
 
 // Errors of tokens that the model has no rows for, before one of them is looked up.
-void check_vocabulary(const records::Cache& cache, std::string_view source, const std::string& tokenizer, std::int64_t vocab_size) {
+void check_vocabulary(const corpus::Cache& cache, std::string_view source, const std::string& tokenizer, std::int64_t vocab_size) {
   if (cache.largest_token() < vocab_size) return;
   throw base::data_error("data",
                          "{} has the token {} of {}, but model.vocab_size={}. Use the model's own tokenizer, or raise model.vocab_size.",
@@ -69,16 +69,16 @@ void check_vocabulary(const records::Cache& cache, std::string_view source, cons
 }
 
 Source open_tokenized_text(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len) {
-  const std::string tokenizer = records::tokenizer_path(data, model);
-  auto cache = records::prepare(data, seq_len, records::open_words(data, model)).cache;
+  const std::string tokenizer = corpus::tokenizer_path(data, model);
+  auto cache = corpus::prepare(data, seq_len, corpus::open_words(data, model)).cache;
   check_vocabulary(*cache, data.path, tokenizer, model.vocab_size);
   return {cached_tokens(std::move(cache)), tokenizer_vocabulary(tokenizer, model.vocab_size), data.path};
 }
 
 Source open_file(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len) {
-  const config::DataKind kind = records::kind_of(data);
+  const config::DataKind kind = corpus::kind_of(data);
   if (data.path.empty()) throw base::data_error("data", "data.kind={} needs a file. Name it with --data.", config::name_of(kind));
-  const std::string tokenizer = records::tokenizer_path(data, model);
+  const std::string tokenizer = corpus::tokenizer_path(data, model);
   if (kind == config::DataKind::text) {
     if (!tokenizer.empty()) return open_tokenized_text(data, model, seq_len);
     return {open_text(data.path, model.vocab_size), byte_vocabulary(), data.path};
@@ -90,7 +90,7 @@ Source open_file(const config::DataConfig& data, const config::ModelConfig& mode
 }
 
 Source open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t seed) {
-  const records::StoryMaker maker;
+  const corpus::StoryMaker maker;
   if (maker.vocabulary()->size() > vocab_size) {
     throw base::data_error("data",
                            "the built-in stories have {} tokens, model.vocab_size={} is too small for them. Set model.vocab_size=1024, "
@@ -101,7 +101,7 @@ Source open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t 
 }
 
 Source open_source(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
-  switch (records::kind_of(data)) {
+  switch (corpus::kind_of(data)) {
     case config::DataKind::stories: return open_stories(data.stories, model.vocab_size, seed);
     case config::DataKind::random:
       return {random_tokens(data.random_tokens, model.vocab_size, seed), number_vocabulary(model.vocab_size), "random tokens"};
@@ -115,7 +115,7 @@ Dataset open_tokens(const config::DataConfig& data, const config::ModelConfig& m
     throw base::data_error(
         "data",
         "data.packing fills rows with several records, but data of kind {} has none: its samples are full already. Remove --packing.",
-        config::name_of(records::kind_of(data)));
+        config::name_of(corpus::kind_of(data)));
   }
   const Source source = open_source(data, model, seq_len, seed);
   const std::int64_t samples = count_samples(*source.tokens, seq_len, source.name);
@@ -124,11 +124,11 @@ Dataset open_tokens(const config::DataConfig& data, const config::ModelConfig& m
   dataset.vocabulary = source.vocabulary;
   std::int64_t held_out = 0;
   if (!data.validation_path.empty()) {
-    const Source validation = open_file(records::validation_of(data), model, seq_len);
+    const Source validation = open_file(corpus::validation_of(data), model, seq_len);
     const std::int64_t count = count_samples(*validation.tokens, seq_len, validation.name);
     dataset.validation = std::make_shared<Windows>(validation.tokens, seq_len, 0, count);
   } else {
-    held_out = records::held_back(samples, data.validation_fraction);
+    held_out = corpus::held_back(samples, data.validation_fraction);
     if (held_out > 0) dataset.validation = std::make_shared<Windows>(source.tokens, seq_len, samples - held_out, held_out);
   }
   dataset.training = std::make_shared<Windows>(source.tokens, seq_len, 0, samples - held_out);
@@ -139,7 +139,7 @@ Dataset open_tokens(const config::DataConfig& data, const config::ModelConfig& m
   return dataset;
 }
 
-std::vector<std::uint32_t> all_of(const records::Cache& cache) {
+std::vector<std::uint32_t> all_of(const corpus::Cache& cache) {
   std::vector<std::uint32_t> numbers(static_cast<std::size_t>(cache.samples()));
   std::iota(numbers.begin(), numbers.end(), 0u);
   return numbers;
@@ -148,14 +148,14 @@ std::vector<std::uint32_t> all_of(const records::Cache& cache) {
 // Records, each a sample with a mask of its own, or packed.
 Dataset open_records(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
   if (data.path.empty()) throw base::data_error("data", "data.kind=records needs a file. Name it with --data.");
-  const std::string tokenizer = records::tokenizer_path(data, model);
-  const auto words = records::open_words(data, model);
+  const std::string tokenizer = corpus::tokenizer_path(data, model);
+  const auto words = corpus::open_words(data, model);
   const auto open = [&](const config::DataConfig& settings) {
-    auto cache = records::prepare(settings, seq_len, words).cache;
+    auto cache = corpus::prepare(settings, seq_len, words).cache;
     check_vocabulary(*cache, settings.path, tokenizer, model.vocab_size);
     return cache;
   };
-  const auto corpus_of = [&](const std::shared_ptr<const records::Cache>& cache, std::vector<std::uint32_t> chosen,
+  const auto corpus_of = [&](const std::shared_ptr<const corpus::Cache>& cache, std::vector<std::uint32_t> chosen,
                              const char* which) -> std::shared_ptr<const Corpus> {
     auto corpus = std::make_shared<RecordCorpus>(cache, std::move(chosen), seq_len, which);
     if (!data.packing) return corpus;
@@ -166,7 +166,7 @@ Dataset open_records(const config::DataConfig& data, const config::ModelConfig& 
   Dataset dataset;
   dataset.vocabulary = tokenizer_vocabulary(tokenizer, model.vocab_size);
   if (!data.validation_path.empty()) {
-    const auto other = open(records::validation_of(data));
+    const auto other = open(corpus::validation_of(data));
     dataset.training = corpus_of(cache, all_of(*cache), "training");
     dataset.validation = corpus_of(other, all_of(*other), "validation");
   } else {
@@ -186,7 +186,7 @@ Dataset open_records(const config::DataConfig& data, const config::ModelConfig& 
 
 Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seed) {
   const std::int64_t seq_len = data.seq_len > 0 ? data.seq_len : model.max_seq_len;
-  const bool of_records = records::kind_of(data) == config::DataKind::records;
+  const bool of_records = corpus::kind_of(data) == config::DataKind::records;
   return (of_records ? open_records : open_tokens)(data, model, seq_len, seed);
 }
 

@@ -10,7 +10,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
-#include "base/draws.h"
+#include "base/hash/draws.h"
 #include "base/error.h"
 #include "rank/data/data.h"
 

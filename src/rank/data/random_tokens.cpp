@@ -1,5 +1,5 @@
 // Random tokens: load without structure, for measuring speed.
-#include "base/draws.h"
+#include "base/hash/draws.h"
 #include "base/error.h"
 #include "rank/data/tokens.h"
 

@@ -4,14 +4,14 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "records/samples/split.h"
+#include "corpus/samples/split.h"
 
 namespace lockstep::data {
 namespace {
 
 class CachedTokens final : public Tokens {
  public:
-  explicit CachedTokens(std::shared_ptr<const records::Cache> cache) : cache_(std::move(cache)) {}
+  explicit CachedTokens(std::shared_ptr<const corpus::Cache> cache) : cache_(std::move(cache)) {}
   std::int64_t count() const override { return static_cast<std::int64_t>(cache_->tokens().size()); }
   void read(std::int64_t first, std::span<std::int64_t> tokens) const override {
     base::check(first >= 0 && first + static_cast<std::int64_t>(tokens.size()) <= count(), "tokens are read within their cache");
@@ -20,12 +20,12 @@ class CachedTokens final : public Tokens {
   std::string identity() const override { return "tokenised text " + cache_->key(); }
 
  private:
-  std::shared_ptr<const records::Cache> cache_;
+  std::shared_ptr<const corpus::Cache> cache_;
 };
 
 }  // namespace
 
-RecordCorpus::RecordCorpus(std::shared_ptr<const records::Cache> cache, std::vector<std::uint32_t> chosen, std::int64_t seq_len,
+RecordCorpus::RecordCorpus(std::shared_ptr<const corpus::Cache> cache, std::vector<std::uint32_t> chosen, std::int64_t seq_len,
                            std::string which)
     : cache_(std::move(cache)), chosen_(std::move(chosen)), seq_len_(seq_len), which_(std::move(which)) {}
 
@@ -50,7 +50,7 @@ std::string RecordCorpus::fingerprint() const {
 
 PackedCorpus::PackedCorpus(std::shared_ptr<const Corpus> records, std::int64_t seed, bool shuffle)
     : records_(std::move(records)),
-      rows_(records::pack_rows(
+      rows_(corpus::pack_rows(
           records_->samples(), [this](std::int64_t sample) { return records_->length(sample); }, records_->seq_len(), seed, shuffle)) {}
 
 const std::vector<std::uint32_t>& PackedCorpus::row(std::int64_t sample) const { return rows_.at(static_cast<std::size_t>(sample)); }
@@ -86,7 +86,7 @@ double PackedCorpus::fill() const {
   return static_cast<double>(held) / static_cast<double>(samples() * seq_len());
 }
 
-std::shared_ptr<const Tokens> cached_tokens(std::shared_ptr<const records::Cache> cache) {
+std::shared_ptr<const Tokens> cached_tokens(std::shared_ptr<const corpus::Cache> cache) {
   return std::make_shared<CachedTokens>(std::move(cache));
 }
 

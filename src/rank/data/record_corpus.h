@@ -8,8 +8,8 @@
 
 #include "rank/data/data.h"
 #include "rank/data/tokens.h"
-#include "records/prepare/cache.h"
-#include "records/samples/split.h"
+#include "corpus/prepare/cache.h"
+#include "corpus/samples/split.h"
 
 namespace lockstep::data {
 
@@ -17,7 +17,7 @@ namespace lockstep::data {
 class RecordCorpus final : public Corpus {
  public:
   // `chosen`: numbers of the cache's samples, in order. `which`: what they are, for the fingerprint ("training").
-  RecordCorpus(std::shared_ptr<const records::Cache> cache, std::vector<std::uint32_t> chosen, std::int64_t seq_len, std::string which);
+  RecordCorpus(std::shared_ptr<const corpus::Cache> cache, std::vector<std::uint32_t> chosen, std::int64_t seq_len, std::string which);
 
   std::int64_t samples() const override { return static_cast<std::int64_t>(chosen_.size()); }
   std::int64_t seq_len() const override { return seq_len_; }
@@ -27,7 +27,7 @@ class RecordCorpus final : public Corpus {
   std::string fingerprint() const override;
 
  private:
-  std::shared_ptr<const records::Cache> cache_;
+  std::shared_ptr<const corpus::Cache> cache_;
   std::vector<std::uint32_t> chosen_;
   std::int64_t seq_len_;
   std::string which_;
@@ -58,10 +58,10 @@ class PackedCorpus final : public Corpus {
 };
 
 // All tokens of a cache as one row.
-std::shared_ptr<const Tokens> cached_tokens(std::shared_ptr<const records::Cache> cache);
+std::shared_ptr<const Tokens> cached_tokens(std::shared_ptr<const corpus::Cache> cache);
 
 // Which samples are for training and which are held back.
-using records::Split;
-using records::split;
+using corpus::Split;
+using corpus::split;
 
 }  // namespace lockstep::data

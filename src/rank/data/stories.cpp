@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/hash/crc32c.h"
 #include "rank/data/vocabularies.h"
 
 namespace lockstep::data {
@@ -13,8 +14,8 @@ namespace {
 
 class StoryTokens final : public Tokens {
  public:
-  StoryTokens(const records::StoryMaker& maker, std::int64_t stories, std::int64_t seed)
-      : stories_(stories), seed_(seed), tokens_(records::make_stories(maker, stories, seed)) {}
+  StoryTokens(const corpus::StoryMaker& maker, std::int64_t stories, std::int64_t seed)
+      : stories_(stories), seed_(seed), tokens_(corpus::make_stories(maker, stories, seed)) {}
   std::int64_t count() const override { return static_cast<std::int64_t>(tokens_.size()); }
   void read(std::int64_t first, std::span<std::int64_t> tokens) const override {
     base::check(first >= 0 && first + static_cast<std::int64_t>(tokens.size()) <= count(), "stories are read within their tokens");
@@ -32,23 +33,23 @@ class StoryTokens final : public Tokens {
 
 class StoryWords final : public Vocabulary {
  public:
-  explicit StoryWords(std::shared_ptr<const records::StoryVocabulary> words) : words_(std::move(words)) {}
+  explicit StoryWords(std::shared_ptr<const corpus::StoryVocabulary> words) : words_(std::move(words)) {}
   std::int64_t size() const override { return words_->size(); }
   std::vector<std::int32_t> encode(std::string_view text) const override { return words_->encode(text); }
   std::string decode(std::span<const std::int32_t> tokens) const override { return words_->decode(tokens); }
-  std::optional<std::int32_t> end() const override { return records::StoryVocabulary::end_of_story; }
+  std::optional<std::int32_t> end() const override { return corpus::StoryVocabulary::end_of_story; }
 
  private:
-  std::shared_ptr<const records::StoryVocabulary> words_;
+  std::shared_ptr<const corpus::StoryVocabulary> words_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Tokens> story_tokens(const records::StoryMaker& maker, std::int64_t stories, std::int64_t seed) {
+std::shared_ptr<const Tokens> story_tokens(const corpus::StoryMaker& maker, std::int64_t stories, std::int64_t seed) {
   return std::make_shared<StoryTokens>(maker, stories, seed);
 }
 
-std::shared_ptr<const Vocabulary> story_vocabulary(std::shared_ptr<const records::StoryVocabulary> words) {
+std::shared_ptr<const Vocabulary> story_vocabulary(std::shared_ptr<const corpus::StoryVocabulary> words) {
   return std::make_shared<StoryWords>(std::move(words));
 }
 

@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "rank/data/tokens.h"
-#include "records/stories/stories.h"
+#include "corpus/stories/stories.h"
 
 namespace lockstep::data {
 
-std::shared_ptr<const Tokens> story_tokens(const records::StoryMaker& maker, std::int64_t stories, std::int64_t seed);
+std::shared_ptr<const Tokens> story_tokens(const corpus::StoryMaker& maker, std::int64_t stories, std::int64_t seed);
 
 }  // namespace lockstep::data

@@ -6,9 +6,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/hash/crc32c.h"
 #include "base/text.h"
 #include "rank/data/tokens.h"
-#include "records/files/find.h"
+#include "corpus/files/find.h"
 
 namespace lockstep::data {
 namespace {
@@ -18,7 +19,7 @@ static_assert(std::endian::native == std::endian::little, "token files are littl
 constexpr std::size_t scanned_bytes = 4u << 20;  // at each end of a file when it is opened
 
 base::MappedFile map(const std::filesystem::path& path) {
-  records::check_is_one_file(path);
+  corpus::check_is_one_file(path);
   try {
     return base::MappedFile(path);
   } catch (const base::UserError& failure) {

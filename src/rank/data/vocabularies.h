@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "rank/data/data.h"
-#include "records/stories/stories.h"
+#include "corpus/stories/stories.h"
 
 namespace lockstep::data {
 
@@ -21,6 +21,6 @@ std::shared_ptr<const Vocabulary> number_vocabulary(std::int64_t size);
 std::shared_ptr<const Vocabulary> tokenizer_vocabulary(const std::filesystem::path& folder_or_file, std::int64_t vocab_size);
 
 // The words of the built-in stories.
-std::shared_ptr<const Vocabulary> story_vocabulary(std::shared_ptr<const records::StoryVocabulary> words);
+std::shared_ptr<const Vocabulary> story_vocabulary(std::shared_ptr<const corpus::StoryVocabulary> words);
 
 }  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/files.h"
-#include "layout/adapter_targets.h"
+#include "layout/adapters/adapter_targets.h"
 #include "config/run_config.h"
 #include "rank/checkpoint/safetensors.h"
 #include "rank/model/weights/unit.h"

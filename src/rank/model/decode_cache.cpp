@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "layout/memory.h"
+#include "layout/memory/memory.h"
 
 namespace lockstep::model {
 

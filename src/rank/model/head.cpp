@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/ceil_div.h"
-#include "layout/memory.h"
+#include "layout/memory/memory.h"
 #include "rank/kernels/plugin.h"
 #include "rank/model/buffers.h"
 #include "rank/model/projection/linear.h"

@@ -1,7 +1,7 @@
 // The layout's words as this room speaks them: model::UnitSpec is layout::UnitSpec.
 #pragma once
 
-#include "layout/adapters.h"
+#include "layout/adapters/adapters.h"
 #include "layout/decoder.h"
 #include "layout/dims.h"
 #include "layout/flops.h"

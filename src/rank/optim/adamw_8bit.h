@@ -1,7 +1,7 @@
 // AdamW whose moments are 8-bit codes in blocks of 256, with bitsandbytes' maps and states.
 #pragma once
 
-#include "layout/memory.h"
+#include "layout/memory/memory.h"
 #include "rank/kernels/kernels.h"
 #include "rank/optim/optim.h"
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash/hash64.h"
 #include "base/text.h"
 #include "rank/kernels/kernels.h"
 #include "rank/optim/optim.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "layout/step_memory.h"
+#include "layout/memory/step_memory.h"
 #include "rank/model/weights/store.h"
 
 namespace lockstep::parallel {

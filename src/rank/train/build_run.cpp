@@ -13,7 +13,7 @@
 #include "rank/train/run.h"
 #include "rank/train/state.h"
 #include "rank/train/train_step.h"
-#include "record/lease.h"
+#include "journal/lease.h"
 
 namespace lockstep::train {
 namespace {
@@ -47,19 +47,19 @@ checkpoint::Saver::Options saver_options(const Run& run) {
           .keep = run.config.trainer.max_checkpoints,
           .asynchronous = run.config.checkpoint.asynchronous,
           .may_write = [folder = run.folder.root, token = lease_token()] {
-            if (record::lease_is(folder, token)) return;
+            if (journal::lease_is(folder, token)) return;
             throw base::checkpoint_error("checkpoint", "another process has taken over {}: nothing more is written there", folder.string());
           }};
 }
 
-record::MetricsWriter::Options metrics_options(const Run& run, const std::optional<std::filesystem::path>& checkpoint) {
+journal::MetricsWriter::Options metrics_options(const Run& run, const std::optional<std::filesystem::path>& checkpoint) {
   return {.resumed_at_step = run.progress.step, .history = history_of(run, checkpoint), .say = [page = run.page](std::string_view text) {
             page->set_notice(text);
           }};
 }
 
 // Marks that the device makes show up in the page: a device at work is no stall, however long the host waits for it.
-std::shared_ptr<kernels::Progress> watched_progress(comm::World& world, const std::shared_ptr<record::PageWriter>& page,
+std::shared_ptr<kernels::Progress> watched_progress(comm::World& world, const std::shared_ptr<journal::PageWriter>& page,
                                                     const Faults& faults) {
   if (faults.hides_progress()) return nullptr;
   auto progress = kernels::make_progress(world.device());
@@ -71,7 +71,7 @@ std::shared_ptr<kernels::Progress> watched_progress(comm::World& world, const st
 }
 
 void connect(Run& run, const RunRequest& request) {
-  run.page->set_phase(record::Phase::connecting, 0);
+  run.page->set_phase(journal::Phase::connecting, 0);
   run.world = std::make_unique<comm::World>(comm::World::Options{.place = request.place,
                                                                  .backend = run.config.trainer.distributed.backend,
                                                                  .device = request.device,
@@ -108,8 +108,8 @@ struct Start {
 // Every rank reads files, or computes first weights, by itself, all at once; fingerprints tell if one of them came to something else.
 Start load(Run& run) {
   const comm::Group &everyone = run.mesh->everyone(), &replicas = run.mesh->along(layout::Axis::replicate);
-  run.page->set_phase(record::Phase::loading, 0);
-  run.faults.at(record::Phase::loading, 0, everyone);
+  run.page->set_phase(journal::Phase::loading, 0);
+  run.faults.at(journal::Phase::loading, 0, everyone);
   Start start;
   if (!run.folder.root.empty()) start.checkpoint = find_checkpoint(everyone, run.config, run.folder);
   // Frozen weights come from where they came from first; a checkpoint holds what is trained.
@@ -135,7 +135,7 @@ Start load(Run& run) {
 
 // What the run writes into its folder as it goes, beside checkpoints. Rank 0.
 void open_journal(Run& run, const Start& start) {
-  run.metrics = std::make_unique<record::MetricsWriter>(run.folder.metrics(), metrics_options(run, start.checkpoint));
+  run.metrics = std::make_unique<journal::MetricsWriter>(run.folder.metrics(), metrics_options(run, start.checkpoint));
   run.metrics->write_event(nlohmann::json{
       {"event", "model"},
       {"parameters", run.replica.parameters()},
@@ -147,9 +147,9 @@ void open_journal(Run& run, const Start& start) {
       {"deterministic", at::globalContext().deterministicAlgorithms()},
       {"activations",
        run.recompute}}.dump());
-  run.control = std::make_unique<record::ControlReader>(run.folder.control(), lease_token());
+  run.control = std::make_unique<journal::ControlReader>(run.folder.control(), lease_token());
   if (run.config.monitor.tensorboard)
-    run.tensorboard = std::make_unique<record::TensorBoardWriter>(run.folder.root / "tensorboard", run.progress.step);
+    run.tensorboard = std::make_unique<journal::TensorBoardWriter>(run.folder.root / "tensorboard", run.progress.step);
   if (!run.world->fallback().empty()) run.note(run.world->fallback());
   for (const std::string& note : start.notes) run.note(note);
   if (start.checkpoint) run.note(fmt::format("resumed from {} at step {}", start.checkpoint->string(), run.progress.step));
@@ -172,7 +172,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   connect(*run, request);
   const comm::Group& everyone = run->mesh->everyone();
 
-  run->page->set_phase(record::Phase::building, 0);
+  run->page->set_phase(journal::Phase::building, 0);
   if (run->config.trainer.deterministic) be_deterministic();
   run->dataset = data::open_dataset(run->config.data, run->config.model, run->config.trainer.seed);
   run->replica = make_units(run->config, request.device);

@@ -7,7 +7,7 @@
 
 namespace lockstep::train {
 
-record::EvalLine evaluate(Run& run) {
+journal::EvalLine evaluate(Run& run) {
   const comm::Group &data = run.mesh->data(), &loss_ranks = run.mesh->loss();
   const auto source = read_own_share(run.dataset.validation,
                                      {.batch_size = run.batch.batch_size,
@@ -22,7 +22,7 @@ record::EvalLine evaluate(Run& run) {
   // Counted in the global batches of training, so that any spread of a batch over ranks evaluates on the same samples.
   const std::int64_t rounds = run.config.trainer.eval_batches * run.batch.gradient_accumulation;
   for (std::int64_t done = 0; rounds == 0 || done < rounds; ++done) {
-    run.page->set_phase(record::Phase::evaluating, run.progress.step);
+    run.page->set_phase(journal::Phase::evaluating, run.progress.step);
     const std::vector<data::Batch> batches = source->next(data);
     if (batches.empty()) break;
     for (const data::Batch& batch : batches) {

@@ -6,6 +6,6 @@
 namespace lockstep::train {
 
 // Collective. Means per trained token over trainer.eval_batches global batches, or the whole split.
-record::EvalLine evaluate(Run& run);
+journal::EvalLine evaluate(Run& run);
 
 }  // namespace lockstep::train

@@ -87,14 +87,14 @@ std::function<std::shared_ptr<comm::Transport>()> Faults::broken_nccl() const {
   return []() -> std::shared_ptr<comm::Transport> { throw base::machine_error("comm", "a test asked NCCL to fail on this rank."); };
 }
 
-void Faults::at(record::Phase phase, std::int64_t step, const comm::Group& group) const {
+void Faults::at(journal::Phase phase, std::int64_t step, const comm::Group& group) const {
   const auto strikes_here = [&] {
     for (const char* other : {"nan", "memory", "hide_progress", "slow_disk", "drift"}) {
       if (order_->action == other) return false;
     }
     return true;
   };
-  if (!order_ || !strikes_here() || step != order_->step || order_->phase != record::name_of(phase)) return;
+  if (!order_ || !strikes_here() || step != order_->step || order_->phase != journal::name_of(phase)) return;
   if (!order_->once.empty() && (std::filesystem::exists(order_->once) || !std::ofstream(order_->once))) return;
   base::log_warning("test fault: {} in {} of step {}", order_->action, order_->phase, step);
   if (order_->action == "kill") ::kill(::getpid(), SIGKILL);

@@ -10,7 +10,7 @@
 
 #include "base/files.h"
 #include "rank/comm/comm.h"
-#include "record/page.h"
+#include "journal/page.h"
 
 namespace lockstep::train {
 
@@ -19,7 +19,7 @@ class Faults {
   static Faults from_environment(int rank);
 
   // Called at every change of phase; does what the test asked for when the place and the step are right.
-  void at(record::Phase phase, std::int64_t step, const comm::Group& group) const;
+  void at(journal::Phase phase, std::int64_t step, const comm::Group& group) const;
   // True when this step's loss is to be made NaN.
   bool spoils_loss(std::int64_t step) const;
   // For World::Options: an NCCL that fails, when this rank's is to (action=nccl).

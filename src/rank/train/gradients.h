@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "layout/step_memory.h"
+#include "layout/memory/step_memory.h"
 #include "rank/model/model.h"
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/replicate.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "layout/memory.h"
+#include "layout/memory/memory.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "layout/step_memory.h"
+#include "layout/memory/step_memory.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/export.h"
 #include "rank/train/moment.h"
@@ -18,7 +18,7 @@
 namespace lockstep::train {
 namespace {
 
-using record::Wish;
+using journal::Wish;
 
 // A step's numbers on their way to the host. On a GPU they are read one step late, so that the device never waits for us.
 class Reading {
@@ -87,7 +87,7 @@ class Loop {
   static bool due(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
   // By the calendar, which a stop ends, or because someone asked for it.
   bool wanted(std::int64_t interval, std::int64_t step, Wish wish) const {
-    return (!stopping_ && due(interval, step)) || record::has(wished_, wish);
+    return (!stopping_ && due(interval, step)) || journal::has(wished_, wish);
   }
   bool is_boundary(std::int64_t step) const {
     return step >= run_.total_steps || due(trainer_.eval_interval, step) || due(trainer_.save_interval, step) ||
@@ -111,7 +111,7 @@ class Loop {
     run_.progress.tokens += static_cast<std::int64_t>(tokens);
     run_.progress.skipped = update.skipped_total;
     wished_ |= wishes_in(totals.read(numbers, sum::wishes));
-    stopping_ = record::has(wished_, Wish::stop);
+    stopping_ = journal::has(wished_, Wish::stop);
     if (update.skipped_in_a_row > 0) report_skip(outcome, numbers, update.skipped_in_a_row);
     summary_.add(outcome.step, seconds, loss, tokens);
     window_seconds_ += seconds;
@@ -120,17 +120,17 @@ class Loop {
     if (!run_.is_first() ||
         !(due(trainer_.log_interval, outcome.step) || outcome.step == 1 || outcome.step == run_.total_steps || stopping_))
       return;
-    record::StepLine line{.step = outcome.step,
-                          .epoch = epochs(outcome.position),
-                          .loss = loss,
-                          .grad_norm = update.gradient_norm,
-                          .learning_rate = outcome.learning_rate,
-                          .tokens = run_.progress.tokens,
-                          .tokens_per_second = window_tokens_ / window_seconds_,
-                          .step_seconds = window_seconds_ / window_steps_,
-                          .data_seconds = outcome.data_seconds,
-                          .communication_seconds = outcome.reduced.seconds_since(outcome.backward_done),
-                          .skipped_steps = run_.progress.skipped};
+    journal::StepLine line{.step = outcome.step,
+                           .epoch = epochs(outcome.position),
+                           .loss = loss,
+                           .grad_norm = update.gradient_norm,
+                           .learning_rate = outcome.learning_rate,
+                           .tokens = run_.progress.tokens,
+                           .tokens_per_second = window_tokens_ / window_seconds_,
+                           .step_seconds = window_seconds_ / window_steps_,
+                           .data_seconds = outcome.data_seconds,
+                           .communication_seconds = outcome.reduced.seconds_since(outcome.backward_done),
+                           .skipped_steps = run_.progress.skipped};
     for (int rank = 0; rank < ranks; ++rank)
       line.memory_bytes.push_back(static_cast<std::int64_t>(totals.read(numbers, sum::peak_memory, rank)));
     line.mfu = summary_.mfu(line.tokens_per_second);
@@ -141,7 +141,7 @@ class Loop {
     window_steps_ = 0;
   }
 
-  void write_scalars(const record::StepLine& line) const {
+  void write_scalars(const journal::StepLine& line) const {
     if (!run_.tensorboard) return;
     run_.tensorboard->add("train/loss", line.step, line.loss);
     run_.tensorboard->add("train/grad_norm", line.step, line.grad_norm);
@@ -209,7 +209,7 @@ class Loop {
       return false;
     }
     make_room();
-    const record::EvalLine line = evaluate(run_);
+    const journal::EvalLine line = evaluate(run_);
     summary_.add_evaluation(line);
     if (run_.metrics) run_.metrics->write(line);
     if (run_.tensorboard) {
@@ -231,8 +231,8 @@ class Loop {
 
   void save() {
     verify_replicas();
-    run_.page->set_phase(record::Phase::saving, run_.progress.step);
-    run_.faults.at(record::Phase::saving, run_.progress.step, run_.mesh->everyone());
+    run_.page->set_phase(journal::Phase::saving, run_.progress.step);
+    run_.faults.at(journal::Phase::saving, run_.progress.step, run_.mesh->everyone());
     announce_checkpoint(/*wait=*/true);
     const checkpoint::Contents contents = contents_of(run_);
     run_.saver->begin(run_.progress.step, contents, best_step());
@@ -262,11 +262,11 @@ class Loop {
   std::optional<std::int64_t> best_step() const { return run_.progress.best ? std::optional(run_.progress.best->step) : std::nullopt; }
 
   std::filesystem::path checkpoint_path(std::int64_t step) const {
-    return record::checkpoint_folder(checkpoints_folder(run_.config, run_.folder), step);
+    return journal::checkpoint_folder(checkpoints_folder(run_.config, run_.folder), step);
   }
 
   void write_sample() {
-    run_.page->set_phase(record::Phase::sampling, run_.progress.step);
+    run_.page->set_phase(journal::Phase::sampling, run_.progress.step);
     make_room();
     samples_.write(run_.mesh->everyone());
     sampled_at_ = run_.progress.step;
@@ -280,7 +280,7 @@ class Loop {
   // The last checkpoint is what the run was for: not getting it is an error.
   void save_last() {
     verify_replicas();
-    run_.page->set_phase(record::Phase::saving, run_.progress.step);
+    run_.page->set_phase(journal::Phase::saving, run_.progress.step);
     announce_checkpoint(/*wait=*/true);
     run_.saver->begin(run_.progress.step, contents_of(run_), best_step());
     run_.saver->wait();
@@ -290,14 +290,14 @@ class Loop {
   }
 
   // Wishes of the control file that are carried out now; rank 0 knows whose they are.
-  std::vector<record::Asked> take(Wish wish) {
+  std::vector<journal::Asked> take(Wish wish) {
     wished_ &= ~static_cast<unsigned>(wish);
-    return run_.control ? run_.control->take(static_cast<unsigned>(wish)) : std::vector<record::Asked>();
+    return run_.control ? run_.control->take(static_cast<unsigned>(wish)) : std::vector<journal::Asked>();
   }
   void acknowledge(Wish wish, const nlohmann::json& what) { answer(take(wish), run_.progress.step, what); }
-  void answer(const std::vector<record::Asked>& asked, std::int64_t step, const nlohmann::json& what) const {
-    for (const record::Asked& one : asked) {
-      nlohmann::json line = {{"event", "wish"}, {"id", one.id}, {"wish", record::name_of(one.wish)}, {"step", step}};
+  void answer(const std::vector<journal::Asked>& asked, std::int64_t step, const nlohmann::json& what) const {
+    for (const journal::Asked& one : asked) {
+      nlohmann::json line = {{"event", "wish"}, {"id", one.id}, {"wish", journal::name_of(one.wish)}, {"step", step}};
       line.update(what);
       run_.metrics->write_event(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     }
@@ -308,11 +308,11 @@ class Loop {
     const config::RunConfig& config = run_.config;
     if (!config.checkpoint.export_at_end || !run_.is_first()) return;
     if (config.lora.enabled) {
-      run_.page->set_phase(record::Phase::saving, run_.progress.step);
+      run_.page->set_phase(journal::Phase::saving, run_.progress.step);
       return run_.note(fmt::format("the adapter is in {}, as a PEFT folder", export_adapter(run_).string()));
     }
     if (config.model.path.empty()) return;
-    run_.page->set_phase(record::Phase::saving, run_.progress.step);
+    run_.page->set_phase(journal::Phase::saving, run_.progress.step);
     run_.note(fmt::format("the model is in {}, as a Hugging Face folder", export_model(run_).string()));
   }
 
@@ -321,11 +321,11 @@ class Loop {
       if (!due(trainer_.eval_interval, run_.progress.step) && evaluated_at_ != run_.progress.step) run_evaluation();
       if (!due(run_.config.monitor.sample_interval, run_.progress.step) && sampled_at_ != run_.progress.step) write_sample();
     }
-    const bool saves = run_.config.checkpoint.save_at_end || stopping_ || record::has(wished_, Wish::save);
+    const bool saves = run_.config.checkpoint.save_at_end || stopping_ || journal::has(wished_, Wish::save);
     if (saves) save_last();
     if (!stopping_) write_model();
-    run_.page->set_phase(record::Phase::finishing, run_.progress.step);
-    run_.faults.at(record::Phase::finishing, run_.progress.step, run_.mesh->everyone());
+    run_.page->set_phase(journal::Phase::finishing, run_.progress.step);
+    run_.faults.at(journal::Phase::finishing, run_.progress.step, run_.mesh->everyone());
     if (run_.metrics) {
       write_summary();
       if (saves) acknowledge(Wish::stop, {{"done", true}, {"checkpoint", checkpoint_path(run_.progress.step).string()}});
@@ -359,8 +359,8 @@ class Loop {
   Moment last_end_;                          // of the last step, or of what came after it: steps are timed from there
   std::optional<Reading> pending_;           // the last step, not settled yet
   std::optional<std::int64_t> unannounced_;  // step of a checkpoint that may still be being written
-  record::Wishes wished_ = 0;                // and not carried out yet; the same on every rank
-  std::vector<record::Asked> saves_for_;     // whose wish `unannounced_` is; rank 0
+  journal::Wishes wished_ = 0;               // and not carried out yet; the same on every rank
+  std::vector<journal::Asked> saves_for_;    // whose wish `unannounced_` is; rank 0
   std::int64_t evaluated_at_ = -1, sampled_at_ = -1;
   bool stopping_ = false;
   double window_seconds_ = 0, window_tokens_ = 0;

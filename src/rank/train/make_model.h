@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "layout/memory.h"
+#include "layout/memory/memory.h"
 #include "rank/model/model.h"
 #include "rank/parallel/replicate.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "rank/checkpoint/manifest.h"
-#include "record/timeline.h"
+#include "journal/timeline.h"
 
 namespace lockstep::train {
 namespace {
@@ -38,7 +38,7 @@ std::string end_timeline(const Run& run, const std::optional<fs::path>& checkpoi
   if (names.empty()) return {};
   std::reverse(names.begin(), names.end());
   const std::string best = run.progress.best ? checkpoint::step_folder("", run.progress.best->step).string() : "";
-  const record::Abandoned gone = record::abandon(base::real_files(), folder, names, best, run.folder.metrics());
+  const journal::Abandoned gone = journal::abandon(base::real_files(), folder, names, best, run.folder.metrics());
   return fmt::format("the run goes on from {}: {} {} set aside in {}",
                      own          ? fmt::format("step {}", run.progress.step)
                      : checkpoint ? checkpoint->string()

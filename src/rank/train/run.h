@@ -22,11 +22,11 @@
 #include "rank/train/batches.h"
 #include "rank/train/faults.h"
 #include "rank/train/micro_steps.h"
-#include "record/control.h"
-#include "record/metrics.h"
-#include "record/page.h"
-#include "record/run_folder.h"
-#include "record/tensorboard.h"
+#include "journal/control.h"
+#include "journal/metrics.h"
+#include "journal/page.h"
+#include "journal/run_folder.h"
+#include "journal/tensorboard.h"
 
 namespace lockstep::train {
 
@@ -59,8 +59,8 @@ class AfterUpdate {
 struct Run {
   config::RunConfig config;
   config::BatchPlan batch;
-  record::RunFolder folder;
-  std::shared_ptr<record::PageWriter> page;
+  journal::RunFolder folder;
+  std::shared_ptr<journal::PageWriter> page;
   std::unique_ptr<comm::World> world;
   std::unique_ptr<comm::Mesh> mesh;
   data::Dataset dataset;
@@ -74,9 +74,9 @@ struct Run {
   std::vector<std::unique_ptr<AfterUpdate>> after_update;
   std::unique_ptr<BatchSource> batches;
   std::unique_ptr<checkpoint::Saver> saver;
-  std::unique_ptr<record::MetricsWriter> metrics;          // rank 0 only
-  std::unique_ptr<record::ControlReader> control;          // rank 0 only
-  std::unique_ptr<record::TensorBoardWriter> tensorboard;  // rank 0, where monitor.tensorboard asks for it
+  std::unique_ptr<journal::MetricsWriter> metrics;          // rank 0 only
+  std::unique_ptr<journal::ControlReader> control;          // rank 0 only
+  std::unique_ptr<journal::TensorBoardWriter> tensorboard;  // rank 0, where monitor.tensorboard asks for it
   Faults faults;
   Progress progress;
   std::int64_t total_steps = 0;
@@ -95,7 +95,7 @@ struct Run {
   }
 
   // Stamps the page, and breaks where a test asked for it.
-  void enter(record::Phase phase) const {
+  void enter(journal::Phase phase) const {
     page->set_phase(phase, progress.step + 1);
     faults.at(phase, progress.step + 1, mesh->everyone());
   }
@@ -107,7 +107,7 @@ struct RunRequest {
   std::filesystem::path folder;  // empty: nothing is written, and nothing can be saved
   at::Device device = at::kCPU;
   comm::Place place;
-  std::shared_ptr<record::PageWriter> page;
+  std::shared_ptr<journal::PageWriter> page;
   std::function<std::unique_ptr<BatchSource>(const Run&)> batches = {};  // empty: of the data that the settings name
 };
 // Collective over the world it connects.

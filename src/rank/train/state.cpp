@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "rank/train/identity.h"
 #include "rank/train/resume.h"
-#include "record/timeline.h"
+#include "journal/timeline.h"
 
 namespace lockstep::train {
 namespace {
@@ -84,11 +84,11 @@ std::string name_from_first(const comm::Group& group, std::string_view mine) {
 
 }  // namespace
 
-std::filesystem::path checkpoints_folder(const config::RunConfig& config, const record::RunFolder& folder) {
+std::filesystem::path checkpoints_folder(const config::RunConfig& config, const journal::RunFolder& folder) {
   return config.trainer.checkpoint_dir.empty() ? folder.checkpoints() : std::filesystem::path(config.trainer.checkpoint_dir);
 }
 
-std::filesystem::path newest_checkpoint(std::string_view room, const config::RunConfig& config, const record::RunFolder& folder) {
+std::filesystem::path newest_checkpoint(std::string_view room, const config::RunConfig& config, const journal::RunFolder& folder) {
   std::vector<std::string> skipped;
   const auto newest = checkpoint::newest_whole(checkpoints_folder(config, folder), &skipped);
   for (const std::string& line : skipped) base::log_warning("{}", line);
@@ -114,10 +114,10 @@ checkpoint::Contents contents_of(const Run& run) {
 }
 
 std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config,
-                                                     const record::RunFolder& folder) {
+                                                     const journal::RunFolder& folder) {
   const std::string& asked = config.checkpoint.resume;
   std::filesystem::path where = checkpoints_folder(config, folder);
-  if (group.rank() == 0) record::finish_abandoning(base::real_files(), where, folder.metrics());
+  if (group.rank() == 0) journal::finish_abandoning(base::real_files(), where, folder.metrics());
   if (asked.empty()) return std::nullopt;
   bool newest = true;
   if (asked != "auto") {
@@ -142,7 +142,7 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
   chosen = name_from_first(group, chosen);
   if (!chosen.empty()) return where / chosen;
   if (asked != "auto") {
-    const auto aside = record::find_abandoned(where.parent_path(), where.filename().string());
+    const auto aside = journal::find_abandoned(where.parent_path(), where.filename().string());
     throw base::checkpoint_error("resume", "there is no whole checkpoint in {}. Give a run folder or a step-NNNNNN folder to --resume{}.",
                                  where.string(), aside ? fmt::format("; this one was set aside as {}", aside->string()) : "");
   }
@@ -239,7 +239,7 @@ Restored restore(Run& run, const std::filesystem::path& folder) try {
   // Another validation split would make its losses incomparable; one that is no longer there can be bettered by any.
   if (const Json best = state.value("best", Json(nullptr));
       same_data && best.is_object() && is_own(run, folder) &&
-      std::filesystem::exists(record::checkpoint_folder(folder.parent_path(), best.at("step"))))
+      std::filesystem::exists(journal::checkpoint_folder(folder.parent_path(), best.at("step"))))
     run.progress.best = {.step = best.at("step"), .loss = best.at("eval_loss")};
   run.optimizer->restore_control(optimizer.at("updates"), optimizer.at("loss_scale"), optimizer.at("good_steps"), run.progress.skipped);
   restored.same_data = same_data;

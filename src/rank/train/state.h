@@ -13,7 +13,7 @@ checkpoint::Contents contents_of(const Run& run);
 // Which checkpoint checkpoint.resume means, agreed by all ranks: rank 0 looks and verifies, the others take its word. Collective.
 // Rank 0 first finishes setting aside what an earlier start has turned away from.
 std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config,
-                                                     const record::RunFolder& folder);
+                                                     const journal::RunFolder& folder);
 
 // What of a checkpoint's run may be another here.
 struct Restored {
@@ -30,8 +30,8 @@ void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& 
 // Throws, naming the differing keys, unless the checkpoint's model is this one.
 void check_same_model(const checkpoint::Reader& reader, const config::ModelConfig& model);
 
-std::filesystem::path checkpoints_folder(const config::RunConfig& config, const record::RunFolder& folder);
+std::filesystem::path checkpoints_folder(const config::RunConfig& config, const journal::RunFolder& folder);
 // The newest whole checkpoint of a run; UserError of `room` where there is none.
-std::filesystem::path newest_checkpoint(std::string_view room, const config::RunConfig& config, const record::RunFolder& folder);
+std::filesystem::path newest_checkpoint(std::string_view room, const config::RunConfig& config, const journal::RunFolder& folder);
 
 }  // namespace lockstep::train

@@ -35,7 +35,7 @@ void Summary::add(std::int64_t, double seconds, double loss, double tokens) {
   tokens_.push_back(tokens);
 }
 
-void Summary::add_evaluation(const record::EvalLine& line) { evaluations_.push_back(line); }
+void Summary::add_evaluation(const journal::EvalLine& line) { evaluations_.push_back(line); }
 
 std::optional<double> Summary::mfu(double tokens_per_second) const {
   if (!ideal_seconds_) return std::nullopt;
@@ -85,7 +85,7 @@ void Summary::write() const {
   for (const layout::PartBytes& part : buffers_) json["memory"]["buffers"][std::string(layout::name_of(part.part))] = part.bytes;
   json["final_loss"] = losses_.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(losses_.back());
   json["evaluations"] = nlohmann::ordered_json::array();
-  for (const record::EvalLine& line : evaluations_) {
+  for (const journal::EvalLine& line : evaluations_) {
     json["evaluations"].push_back({{"step", line.step},
                                    {"eval_loss", line.eval_loss},
                                    {"eval_perplexity", line.eval_perplexity},

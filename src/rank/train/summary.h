@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "layout/flops.h"
-#include "layout/memory.h"
+#include "layout/memory/memory.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {
@@ -14,7 +14,7 @@ class Summary {
  public:
   explicit Summary(const Run& run);
   void add(std::int64_t step, double seconds, double loss, double tokens);
-  void add_evaluation(const record::EvalLine& line);
+  void add_evaluation(const journal::EvalLine& line);
   // Model FLOPs utilisation at this rate; none where the device's peak is unknown. Of records the matrices alone count, and trained tokens
   // alone: a lower bound.
   std::optional<double> mfu(double tokens_per_second) const;
@@ -29,7 +29,7 @@ class Summary {
   std::int64_t first_step_;
   std::vector<layout::PartBytes> buffers_;  // after the first step
   std::vector<double> seconds_, losses_, tokens_;
-  std::vector<record::EvalLine> evaluations_;
+  std::vector<journal::EvalLine> evaluations_;
 };
 
 }  // namespace lockstep::train

@@ -28,9 +28,9 @@ std::vector<model::Sum> sums_of_a_step(int ranks) {
           {std::string(sum::peak_memory), ranks}};
 }
 
-record::Wishes wishes_in(double total) {
+journal::Wishes wishes_in(double total) {
   const auto whole = static_cast<std::int64_t>(total), unit = static_cast<std::int64_t>(sum::from_control_file);
-  return static_cast<record::Wishes>(whole / unit) | (whole % unit > 0 ? static_cast<unsigned>(record::Wish::stop) : 0u);
+  return static_cast<journal::Wishes>(whole / unit) | (whole % unit > 0 ? static_cast<unsigned>(journal::Wish::stop) : 0u);
 }
 
 // [one_step:begin]
@@ -39,7 +39,7 @@ StepOutcome train_step(Run& run) {
   const at::Device device = run.world->device();
   StepOutcome outcome{.step = run.progress.step + 1, .learning_rate = run.learning_rate()};
 
-  run.enter(record::Phase::reading_data);
+  run.enter(journal::Phase::reading_data);
   const std::int64_t start_ns = base::now_ns();
   const std::vector<data::Batch> batches = run.batches->next(mesh.data());
   outcome.data_seconds = base::seconds_since(start_ns);
@@ -50,9 +50,9 @@ StepOutcome train_step(Run& run) {
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const data::Batch& batch = batches[i];
     const model::Micro micro{.index = static_cast<std::int64_t>(i), .first = i == 0, .last = i + 1 == batches.size()};
-    run.enter(record::Phase::forward);
+    run.enter(journal::Phase::forward);
     run.micro_steps->forward(batch, run.optimizer->scale(), micro);
-    run.enter(record::Phase::backward);
+    run.enter(journal::Phase::backward);
     totals.add(sum::loss, run.micro_steps->backward());
     totals.add(sum::trained, static_cast<double>(batch.trained_tokens));
     outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
@@ -62,7 +62,7 @@ StepOutcome train_step(Run& run) {
     run.replica.gradients.fill_(NAN);
   }
 
-  run.enter(record::Phase::reducing);
+  run.enter(journal::Phase::reducing);
   outcome.backward_done = Moment(device);
   run.gradients->finish(mesh.loss());
   add_own_line(run, totals);
@@ -71,7 +71,7 @@ StepOutcome train_step(Run& run) {
   outcome.reduced = Moment(device);
 
   // Every rank holds the same sums now, so each decides alike: clip, skip what is not finite, update.
-  run.enter(record::Phase::updating);
+  run.enter(journal::Phase::updating);
   run.optimizer->finish_gradients(run.optimizer->sum_of_squares(), totals.of(sum::trained), totals.of(sum::loss));
   run.optimizer->step(outcome.learning_rate);
   outcome.control = run.optimizer->control();

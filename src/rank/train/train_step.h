@@ -10,7 +10,7 @@
 #include "rank/model/sums/totals.h"
 #include "rank/train/moment.h"
 #include "rank/train/run.h"
-#include "record/control.h"
+#include "journal/control.h"
 
 namespace lockstep::train {
 
@@ -25,7 +25,7 @@ inline constexpr std::string_view not_finite = "not finite", peak_memory = "peak
 std::vector<model::Sum> sums_of_a_step(int ranks);
 
 // What sum::wishes says.
-record::Wishes wishes_in(double total);
+journal::Wishes wishes_in(double total);
 
 // A step's outcome; the tensors are still being computed when train_step() returns on a GPU.
 struct StepOutcome {

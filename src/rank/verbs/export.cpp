@@ -43,7 +43,7 @@ ExportRequest parse_export_request(const Arguments& arguments) {
 }
 
 std::string export_checkpoint(const ExportRequest& request) {
-  const record::RunFolder folder{request.run};
+  const journal::RunFolder folder{request.run};
   config::RunConfig config = config::load_resolved(folder.config());
   config.model = config::with_defaults(config.model);
   const fs::path where = request.checkpoint.empty() ? train::newest_checkpoint("export", config, folder) : request.checkpoint;

@@ -124,8 +124,8 @@ void generate_one(const GenerateRequest& request) {
   std::cout << std::endl;
 }
 
-void generate_file(const GenerateRequest& request, const comm::Place& place, record::PageWriter& page) {
-  page.set_phase(record::Phase::loading, 0);
+void generate_file(const GenerateRequest& request, const comm::Place& place, journal::PageWriter& page) {
+  page.set_phase(journal::Phase::loading, 0);
   const TextModel model = open_text_model(request.source, request.device);
   const std::vector<task::Prompt> prompts = read_prompts(request, model);
   // Prompts of like length together, the longest first: little is filled up, and too large a batch is known at once.
@@ -142,9 +142,9 @@ void generate_file(const GenerateRequest& request, const comm::Place& place, rec
     if (number % static_cast<std::size_t>(place.world_size) != static_cast<std::size_t>(place.rank)) continue;
     std::vector<task::Prompt> batch;
     for (std::size_t i = first; i < std::min(first + size, order.size()); ++i) batch.push_back(prompts[order[i]]);
-    page.set_phase(record::Phase::sampling, done);
+    page.set_phase(journal::Phase::sampling, done);
     const auto completions = generator.run(batch, [&](std::size_t, const std::string&) {
-      page.set_phase(record::Phase::sampling, done);  // a sign of life
+      page.set_phase(journal::Phase::sampling, done);  // a sign of life
       return true;
     });
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -152,11 +152,11 @@ void generate_file(const GenerateRequest& request, const comm::Place& place, rec
            << "\n";
     }
     done += static_cast<std::int64_t>(batch.size());
-    page.set_phase(record::Phase::sampling, done);
+    page.set_phase(journal::Phase::sampling, done);
   }
   part.flush();
   if (!part) throw base::data_error("generate", "{} cannot be written: is the disk full?", request.parts.string());
-  page.set_phase(record::Phase::done, done);
+  page.set_phase(journal::Phase::done, done);
 }
 
 }  // namespace lockstep::verbs

@@ -10,7 +10,7 @@
 #include "rank/comm/comm.h"
 #include "rank/verbs/arguments.h"
 #include "rank/verbs/text_model.h"
-#include "record/page.h"
+#include "journal/page.h"
 
 namespace lockstep::verbs {
 
@@ -31,7 +31,7 @@ void generate_one(const GenerateRequest& request);
 
 // Batches of prompts of like length; rank r takes those with number % ranks == r, so that a text does not depend on the number of ranks.
 // Writes parts/N.jsonl: {"line": from 0, "completion":, "finish":}. Ranks do not talk to each other.
-void generate_file(const GenerateRequest& request, const comm::Place& place, record::PageWriter& page);
+void generate_file(const GenerateRequest& request, const comm::Place& place, journal::PageWriter& page);
 
 // JSON lines on standard input and output, until the input ends:
 //   {"ready": true, "context": N}                      once, when the model is loaded

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "rank/train/make_model.h"
-#include "record/run_folder.h"
+#include "journal/run_folder.h"
 #include "rank/train/state.h"
 
 namespace lockstep::verbs {
@@ -14,7 +14,7 @@ namespace {
 config::RunConfig settings_of(const ModelSource& source) {
   config::Request request;
   if (source.model.empty()) {
-    const record::RunFolder folder{source.run};
+    const journal::RunFolder folder{source.run};
     if (!std::filesystem::exists(folder.config())) {
       throw base::usage_error("generate", "{} is not a run folder: it has no config.yaml. Give --run a folder that `lockstep train` made.",
                               source.run.string());

@@ -22,15 +22,15 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "record/metrics.h"
-#include "record/page.h"
-#include "record/run_folder.h"
+#include "journal/metrics.h"
+#include "journal/page.h"
+#include "journal/run_folder.h"
 
 namespace {
 
 using namespace lockstep;
-using record::OperationState;
-using record::Phase;
+using journal::OperationState;
+using journal::Phase;
 
 std::atomic<bool> stop_wanted = false;
 
@@ -84,10 +84,10 @@ class FakeWorker {
     meet_all();
     enter(Phase::building, 0);
     enter(Phase::loading, 0);
-    const auto whole = record::list_checkpoints(folder_.checkpoints());
+    const auto whole = journal::list_checkpoints(folder_.checkpoints());
     const long first = resumes_ && !whole.empty() ? whole.back().step : 0;
     if (rank_ == 0) {
-      metrics_ = std::make_unique<record::MetricsWriter>(folder_.metrics(), first);
+      metrics_ = std::make_unique<journal::MetricsWriter>(folder_.metrics(), first);
       metrics_->write_event(fmt::format(R"({{"event":"model","parameters":1,"total_steps":{}}})", steps_));
     }
     base::log_info("fake worker, device {}, {} threads, from step {}", variable("LOCKSTEP_DEVICE", "?"), variable("OMP_NUM_THREADS", "?"),
@@ -120,12 +120,12 @@ class FakeWorker {
     meet("the wish to stop");  // so that nobody writes a new wish before all have read
     enter(Phase::updating, step);
     if (metrics_) {
-      metrics_->write(record::StepLine{.step = step,
-                                       .loss = 5.0 / static_cast<double>(step),
-                                       .learning_rate = 1e-3,
-                                       .tokens = step * 100,
-                                       .tokens_per_second = 1000,
-                                       .step_seconds = 0.02});
+      metrics_->write(journal::StepLine{.step = step,
+                                        .loss = 5.0 / static_cast<double>(step),
+                                        .learning_rate = 1e-3,
+                                        .tokens = step * 100,
+                                        .tokens_per_second = 1000,
+                                        .step_seconds = 0.02});
     }
     if (step % save_every_ == 0) save(step);
     return stop;
@@ -134,7 +134,7 @@ class FakeWorker {
   void save(long step) {
     enter(Phase::saving, step);
     if (rank_ != 0) return;
-    const auto path = record::checkpoint_folder(folder_.checkpoints(), step);
+    const auto path = journal::checkpoint_folder(folder_.checkpoints(), step);
     std::filesystem::create_directories(path);
     std::ofstream(path / "manifest.json") << "{}";
     metrics_->write_event(fmt::format(R"({{"event":"checkpoint","step":{},"path":"{}"}})", step, path.string()));
@@ -144,7 +144,7 @@ class FakeWorker {
     page_.set_phase(phase, step);
     for (const auto& order : orders_) {
       const std::string wanted = order.get("phase").empty() ? "forward" : order.get("phase");
-      if (std::atol(order.get("step").c_str()) == step && wanted == record::name_of(phase)) carry_out(order);
+      if (std::atol(order.get("step").c_str()) == step && wanted == journal::name_of(phase)) carry_out(order);
     }
   }
 
@@ -217,11 +217,11 @@ class FakeWorker {
     page_.mark(slot, sequence, OperationState::finished);
   }
 
-  record::RunFolder folder_;
+  journal::RunFolder folder_;
   int rank_;
   int world_;
-  record::PageWriter page_;
-  std::unique_ptr<record::MetricsWriter> metrics_;
+  journal::PageWriter page_;
+  std::unique_ptr<journal::MetricsWriter> metrics_;
   std::vector<Order> orders_;
   Meeting* meeting_ = nullptr;
   std::uint64_t sequence_ = 0;

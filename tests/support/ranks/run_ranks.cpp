@@ -74,7 +74,7 @@ at::Device test_device() {
   try {
     comm::World::Options options{.place = comm::place_from_environment(), .backend = backend, .device = test_device(), .timeout_s = 30};
     change(options);
-    comm::World world(options, std::make_shared<record::PageWriter>("", 0));
+    comm::World world(options, std::make_shared<journal::PageWriter>("", 0));
     // What is tried on a GPU is NCCL: a fallback would pass in its place.
     const bool expects_nccl =
         backend == config::Backend::automatic && !options.nccl && world.device().is_cuda() && world.everyone().size() > 1;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/hash/crc32c.h"
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/checkpoint/safetensors.h"
 #include "support/safetensors_tool/write_safetensors.h"

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/files.h"
+#include "base/hash/crc32c.h"
 
 namespace lockstep::base {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/hash/crc32c.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::base {

@@ -1,5 +1,5 @@
 // A disk that fills up and has room again: nothing is lost below the bound, the order stays, each change is told once.
-#include "base/patient_writer.h"
+#include "base/file/patient_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SHA-256 against FIPS 180-4's examples and HMAC against RFC 4231's; lengths around the edges of a block.
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 
 #include <gtest/gtest.h>
 

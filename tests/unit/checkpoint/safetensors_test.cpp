@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/hash/crc32c.h"
 #include "rank/checkpoint/safetensors.h"
 #include "support/temporary_folder.h"
 

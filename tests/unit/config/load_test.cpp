@@ -1,6 +1,6 @@
 // Files, environment and command line: what each spelling sets, who wins, and where a value is said to come from.
-#include "config/option.h"
-#include "config/value.h"
+#include "config/table/option.h"
+#include "config/table/value.h"
 #include "unit/config/support.h"
 
 namespace lockstep::config {

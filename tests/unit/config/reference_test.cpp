@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "config/option.h"
+#include "config/table/option.h"
 #include "unit/config/support.h"
 #include "support/source_folder/source_folder.h"
 

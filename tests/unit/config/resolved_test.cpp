@@ -3,7 +3,7 @@
 #include <limits>
 #include <random>
 
-#include "config/option.h"
+#include "config/table/option.h"
 #include "unit/config/support.h"
 #include "support/source_folder/source_folder.h"
 

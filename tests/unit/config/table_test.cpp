@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "config/option.h"
-#include "config/value.h"
+#include "config/table/option.h"
+#include "config/table/value.h"
 
 namespace lockstep::config {
 namespace {

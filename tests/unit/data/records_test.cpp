@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "rank/data/record_corpus.h"
-#include "records/prepare/cache.h"
+#include "corpus/prepare/cache.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::data {
@@ -18,10 +18,10 @@ constexpr std::int64_t seq_len = 128;
 // Record r has 2 + (37 r mod 120) tokens: 1000 r, 1000 r + 1, ... of which the second half is trained. Every third one is a pair of pieces.
 class Records : public ::testing::Test {
  protected:
-  std::shared_ptr<const records::Cache> make(int count) {
+  std::shared_ptr<const corpus::Cache> make(int count) {
     const std::string key(32, 'k');
-    records::CacheWriter writer(base::real_files(), folder_.path() / "cache.lsd", key);
-    records::Counts counts;
+    corpus::CacheWriter writer(base::real_files(), folder_.path() / "cache.lsd", key);
+    corpus::Counts counts;
     for (int i = 0; i < count; ++i) {
       const int length = 2 + 37 * i % 120;
       std::vector<std::int32_t> tokens(static_cast<std::size_t>(length));
@@ -31,7 +31,7 @@ class Records : public ::testing::Test {
       writer.add(tokens, trained, {0, 0, static_cast<std::uint32_t>(i + 1), static_cast<std::uint64_t>(i / 3 * 3 + (i % 3 == 2 ? 1 : 0))});
     }
     writer.finish(counts);
-    return records::Cache::open(folder_.path() / "cache.lsd", key, records::Cache::Verify::content);
+    return corpus::Cache::open(folder_.path() / "cache.lsd", key, corpus::Cache::Verify::content);
   }
   std::shared_ptr<const Corpus> corpus(int count, bool packed) {
     const auto cache = make(count);

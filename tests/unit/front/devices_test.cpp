@@ -1,5 +1,5 @@
 // Which GPUs are visible and which rank gets which.
-#include "front/launch/devices.h"
+#include "front/launch/devices/devices.h"
 
 #include <gtest/gtest.h>
 

@@ -182,7 +182,7 @@ TEST(Links, CarryFramesAndStreams) {
   EXPECT_TRUE(wait_for(hub, Links::Event::Kind::left));
 }
 
-Facts machine(int node, int ranks, record::Identity identity) {
+Facts machine(int node, int ranks, journal::Identity identity) {
   return {.node = node,
           .nodes = 3,
           .ranks = ranks,
@@ -230,12 +230,12 @@ TEST(Gathering, NamesWhatDiffers) {
 TEST(Messages, ComeBackAsTheyWent) {
   const std::int64_t now = base::now_ns();
   Standing standing;
-  record::PageView page;
+  journal::PageView page;
   page.rank = 3;
-  page.phase = record::Phase::reducing;
+  page.phase = journal::Phase::reducing;
   page.progress_ns = now - 5;
   page.failure = "text";
-  record::Operation operation{};
+  journal::Operation operation{};
   std::strcpy(operation.what, "gradients");
   operation.sequence = 9;
   page.operations.push_back(operation);
@@ -249,7 +249,7 @@ TEST(Messages, ComeBackAsTheyWent) {
   const Standing back = unpack_standing(pack(standing, now), now + 1000);  // another clock
   ASSERT_EQ(back.pages.size(), 1);
   EXPECT_EQ(back.pages[0].progress_ns, now + 1000 - 5);
-  EXPECT_EQ(back.pages[0].phase, record::Phase::reducing);
+  EXPECT_EQ(back.pages[0].phase, journal::Phase::reducing);
   EXPECT_STREQ(back.pages[0].operations.at(0).what, "gradients");
   EXPECT_EQ(back.ends.at(0).end->signal, 11);
   EXPECT_EQ(back.ends.at(0).log, rank.log);
@@ -269,9 +269,9 @@ TEST(Messages, ComeBackAsTheyWent) {
 }
 
 TEST(Identity, SurvivesAsText) {
-  const record::Identity identity = {{"a", "1"}, {"odd\tname", "two\nlines \\ and\ta tab"}, {"empty", ""}};
-  const record::Identity back = record::identity_from_text(record::to_text(identity));
-  EXPECT_TRUE(record::differences(identity, back, "x", "y").empty());
+  const journal::Identity identity = {{"a", "1"}, {"odd\tname", "two\nlines \\ and\ta tab"}, {"empty", ""}};
+  const journal::Identity back = journal::identity_from_text(journal::to_text(identity));
+  EXPECT_TRUE(journal::differences(identity, back, "x", "y").empty());
   EXPECT_EQ(back.size(), 3);
 }
 

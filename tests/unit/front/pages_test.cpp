@@ -12,16 +12,16 @@
 #include <functional>
 
 #include "base/error.h"
-#include "base/file_lock.h"
+#include "base/file/file_lock.h"
 #include "front/launch/launch.h"
-#include "record/run_folder.h"
+#include "journal/run_folder.h"
 
 namespace lockstep::launch {
 namespace {
 
 namespace fs = std::filesystem;
-using record::PageWriter;
-using record::Phase;
+using journal::PageWriter;
+using journal::Phase;
 
 // A process that does something and then waits until it is killed.
 class Process {
@@ -74,7 +74,7 @@ TEST(Pages, ThoseOfADeadJobArePassedOver) {
   const fs::path folder = make_pages_folder(job);
   const auto write_page = [&](int rank) {
     return [&job, rank] {
-      auto* writer = new PageWriter(record::page_path(job, rank), rank);
+      auto* writer = new PageWriter(journal::page_path(job, rank), rank);
       writer->set_phase(Phase::backward, 3);
       writer->stamp("world", "all_reduce", "of the dead", 7, 68);
     };
@@ -88,16 +88,16 @@ TEST(Pages, ThoseOfADeadJobArePassedOver) {
     Process quick(write_page(4));
     quick.end();
     EXPECT_EQ(ranks_in(pages), (std::vector<int>{3, 4})) << "one of this job that was dead before anyone looked";
-    fs::remove(record::page_path(job, 4));
+    fs::remove(journal::page_path(job, 4));
   }
   EXPECT_EQ(ranks_in(pages), (std::vector<int>{3, 4})) << "one that lives belongs to the job, whoever was here first";
   other.end(/*collect=*/false);
   EXPECT_EQ(ranks_in(pages), (std::vector<int>{3, 4})) << "one that was seen alive is not forgotten";
   ASSERT_NE(pages.of(3), nullptr);
   EXPECT_FALSE(pages.of(3)->alive);
-  EXPECT_EQ(pages.of(3)->process, record::ProcessState::gone);
+  EXPECT_EQ(pages.of(3)->process, journal::ProcessState::gone);
 
-  const PageWriter fresh(record::page_path(job, 1), 1);  // the new job's rank 1 comes
+  const PageWriter fresh(journal::page_path(job, 1), 1);  // the new job's rank 1 comes
   EXPECT_EQ(ranks_in(pages), (std::vector<int>{1, 3, 4}));
   EXPECT_EQ(pages.of(1)->phase, Phase::starting);
   EXPECT_TRUE(pages.of(1)->operations.empty());
@@ -110,18 +110,18 @@ TEST(Pages, OneLauncherARank) {
     const Pages first(job, {0}, /*foreign=*/true), beside(job, {1}, /*foreign=*/true);
     EXPECT_THROW(Pages(job, {0}, /*foreign=*/true), base::UserError);
   }
-  EXPECT_FALSE(fs::exists(record::pages_folder(job))) << "the last one cleans up";
+  EXPECT_FALSE(fs::exists(journal::pages_folder(job))) << "the last one cleans up";
 }
 
 TEST(Pages, StoppedProcessesAreSeen) {
   Process sleeper([] {});
-  EXPECT_EQ(look_at_process(sleeper.pid(), true), record::ProcessState::running);
+  EXPECT_EQ(look_at_process(sleeper.pid(), true), journal::ProcessState::running);
   ::kill(sleeper.pid(), SIGSTOP);
   int status = 0;
   ::waitpid(sleeper.pid(), &status, WUNTRACED);
-  EXPECT_EQ(look_at_process(sleeper.pid(), true), record::ProcessState::stopped);
+  EXPECT_EQ(look_at_process(sleeper.pid(), true), journal::ProcessState::stopped);
   sleeper.end(/*collect=*/false);
-  EXPECT_EQ(look_at_process(sleeper.pid(), true), record::ProcessState::gone) << "a zombie";
+  EXPECT_EQ(look_at_process(sleeper.pid(), true), journal::ProcessState::gone) << "a zombie";
 }
 
 // The pid in a folder's name says nothing to another container; the lock of its launcher does.
@@ -134,17 +134,17 @@ TEST(Pages, OnlyFoldersWithoutAnOwnerAreSwept) {
   gone.end();
   just_now.end();
   make_pages_folder(unlocked);
-  for (const std::string& job : {held, dead, unlocked}) make_old(record::pages_folder(job));
+  for (const std::string& job : {held, dead, unlocked}) make_old(journal::pages_folder(job));
   sweep_old_pages();
-  EXPECT_TRUE(fs::exists(record::pages_folder(held))) << "its launcher lives";
-  EXPECT_FALSE(fs::exists(record::pages_folder(dead)));
-  EXPECT_TRUE(fs::exists(record::pages_folder(unlocked))) << "nothing proves that its owner is gone";
-  EXPECT_TRUE(fs::exists(record::pages_folder(young))) << "it may be in the making";
-  for (const std::string& job : {held, unlocked, young}) fs::remove_all(record::pages_folder(job));
+  EXPECT_TRUE(fs::exists(journal::pages_folder(held))) << "its launcher lives";
+  EXPECT_FALSE(fs::exists(journal::pages_folder(dead)));
+  EXPECT_TRUE(fs::exists(journal::pages_folder(unlocked))) << "nothing proves that its owner is gone";
+  EXPECT_TRUE(fs::exists(journal::pages_folder(young))) << "it may be in the making";
+  for (const std::string& job : {held, unlocked, young}) fs::remove_all(journal::pages_folder(job));
 }
 
 TEST(Pages, SecretsOfDeadJobsAreSwept) {
-  const auto secret = [](const char* which) { return fs::path(record::pages_folder(job_name(which)).string() + ".secret"); };
+  const auto secret = [](const char* which) { return fs::path(journal::pages_folder(job_name(which)).string() + ".secret"); };
   const fs::path held = secret("held"), dead = secret("dead"), young = secret("young");
   for (const fs::path& path : {held, dead, young}) std::ofstream(path) << "a secret";
   const auto lock = base::FileLock::take(held);
@@ -161,10 +161,10 @@ TEST(Pages, AFolderOfAnotherUserIsRefused) {
   const std::string job = job_name("link");
   const fs::path elsewhere = fs::temp_directory_path() / job;
   fs::create_directory(elsewhere);
-  fs::create_directory_symlink(elsewhere, record::pages_folder(job));
+  fs::create_directory_symlink(elsewhere, journal::pages_folder(job));
   EXPECT_THROW(make_pages_folder(job), base::UserError);
   EXPECT_TRUE(fs::is_empty(elsewhere));
-  fs::remove(record::pages_folder(job));
+  fs::remove(journal::pages_folder(job));
   fs::remove(elsewhere);
 }
 

@@ -1,21 +1,21 @@
 // What a person reads when ranks die, stall or disagree: fabricated ends and pages in, words out.
-#include "front/launch/report.h"
+#include "front/launch/report/report.h"
 
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <cstring>
 
-#include "front/launch/out_of_memory.h"
+#include "front/launch/report/out_of_memory.h"
 #include "front/launch/watch.h"
 
 namespace lockstep::launch {
 namespace {
 
-using record::Operation;
-using record::OperationState;
-using record::PageView;
-using record::Phase;
+using journal::Operation;
+using journal::OperationState;
+using journal::PageView;
+using journal::Phase;
 
 constexpr std::int64_t second = 1'000'000'000;
 constexpr std::int64_t now = 1000 * second;
@@ -99,7 +99,7 @@ TEST(Watch, WhatIsAStallAndWhatIsNot) {
 }
 
 TEST(Watch, WhatBecameOfAProcessIsSaid) {
-  using record::ProcessState;
+  using journal::ProcessState;
   const auto as = [](PageView view, ProcessState state, double since_s = 31) {
     view.pid = 4711;
     view.process = state;

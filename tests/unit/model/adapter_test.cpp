@@ -12,7 +12,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "layout/adapter_targets.h"
+#include "layout/adapters/adapter_targets.h"
 #include "rank/model/projection/adapter.h"
 #include "support/reference/decoder_fixture.h"
 

@@ -26,7 +26,7 @@ config::RunConfig very_small(bool lora = false) {
 // A step of `count` equal micro-batches; its gradients before the update.
 struct Step {
   Step(const config::RunConfig& config, std::int64_t count, std::optional<std::int64_t> free_bytes = {}, bool safe = true)
-      : ranks("world", device, comm::make_single_transport(), std::make_shared<record::PageWriter>("", 0)),
+      : ranks("world", device, comm::make_single_transport(), std::make_shared<journal::PageWriter>("", 0)),
         replica(make_units(config, device)),
         model(make_decoder(config, replica)) {
     initialize_weights(config, replica);

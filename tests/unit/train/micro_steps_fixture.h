@@ -76,7 +76,7 @@ inline config::RunConfig tiny() {
 struct Training {
   explicit Training(const config::RunConfig& run, std::shared_ptr<comm::Transport> transport = comm::make_single_transport())
       : config(run),
-        ranks("world", device, std::move(transport), std::make_shared<record::PageWriter>("", 0)),
+        ranks("world", device, std::move(transport), std::make_shared<journal::PageWriter>("", 0)),
         replica(make_units(config, device)),
         model(make_decoder(config, replica)),
         sync(replica.gradients, *replica.store, config.parallel),

@@ -10,7 +10,7 @@ namespace lockstep::train {
 namespace {
 
 std::unique_ptr<Run> make_run(const std::function<void(config::RunConfig&)>& change = [](config::RunConfig&) {}) {
-  RunRequest request{.config = tiny(), .device = test::device(), .page = std::make_shared<record::PageWriter>("", 0)};
+  RunRequest request{.config = tiny(), .device = test::device(), .page = std::make_shared<journal::PageWriter>("", 0)};
   request.config.data.kind = config::DataKind::random;
   request.config.data.random_tokens = 4000;
   request.config.data.seq_len = time_steps;

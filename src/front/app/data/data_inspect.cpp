@@ -10,8 +10,8 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "records/prepare/content_hash.h"
-#include "records/samples/packing.h"
+#include "base/hash/content_hash.h"
+#include "corpus/samples/packing.h"
 
 namespace lockstep::app {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t most_examples = 3;
 constexpr std::size_t packing_window = 1u << 16;  // records that training lets share a row
 
-std::string place_of(const records::Files& files, const records::SampleEntry& entry) {
+std::string place_of(const corpus::Files& files, const corpus::SampleEntry& entry) {
   return files.place({.bytes = {}, .file = entry.file, .line = entry.line});
 }
 
@@ -37,11 +37,11 @@ void measure_lengths(Inspection& inspection, std::vector<std::uint32_t> lengths)
   }
 }
 
-void find_duplicates(Inspection& inspection, const records::Files& files, const records::Cache& cache) {
+void find_duplicates(Inspection& inspection, const corpus::Files& files, const corpus::Cache& cache) {
   std::unordered_map<std::string, std::int64_t> first;
   for (std::int64_t sample = 0; sample < cache.samples(); ++sample) {
     const auto tokens = cache.tokens(sample);
-    const auto key = records::ContentHash().add({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()}).hex();
+    const auto key = base::ContentHash().add({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()}).hex();
     const auto [found, is_new] = first.emplace(key, sample);
     if (is_new) continue;
     ++inspection.duplicates;
@@ -57,20 +57,20 @@ void try_packing(Inspection& inspection, const std::vector<std::uint32_t>& lengt
   for (const std::uint32_t length : lengths) positions.push_back(std::max(1u, length - 1));
   for (std::size_t at = 0; at < positions.size(); at += packing_window) {
     const auto some = std::span(positions).subspan(at, std::min(packing_window, positions.size() - at));
-    inspection.packed_rows += static_cast<std::int64_t>(records::first_fit_decreasing(some, capacity).size());
+    inspection.packed_rows += static_cast<std::int64_t>(corpus::first_fit_decreasing(some, capacity).size());
   }
   const double held = std::accumulate(positions.begin(), positions.end(), 0.0);
   inspection.packed_fill = held / static_cast<double>(inspection.packed_rows * inspection.seq_len);
   inspection.plain_fill = held / static_cast<double>(static_cast<std::int64_t>(positions.size()) * inspection.seq_len);
 }
 
-double trained_share(const records::Counts& counts) {
+double trained_share(const corpus::Counts& counts) {
   return counts.tokens > 0 ? static_cast<double>(counts.trained_tokens) / static_cast<double>(counts.tokens) : 0;
 }
 
 }  // namespace
 
-Inspection inspect(const records::Files& files, const records::Cache& cache, std::int64_t seq_len) {
+Inspection inspect(const corpus::Files& files, const corpus::Cache& cache, std::int64_t seq_len) {
   Inspection inspection;
   inspection.files = files.names();
   inspection.seq_len = seq_len;
@@ -85,7 +85,7 @@ Inspection inspect(const records::Files& files, const records::Cache& cache, std
 }
 
 std::string to_text(const Inspection& inspection) {
-  const records::Counts& counts = inspection.counts;
+  const corpus::Counts& counts = inspection.counts;
   std::string text = fmt::format("{}: {} records, {} format\n", inspection.files, counts.records, counts.format);
   const auto line = [&](std::string_view name, const std::string& value) { text += fmt::format("  {:<12} {}\n", name, value); };
   line("tokens", fmt::format("{}, {:.1f}% trained", base::human_count(static_cast<double>(counts.tokens)), 100 * trained_share(counts)));

@@ -13,7 +13,7 @@
 #include "front/app/data/data_verbs.h"
 #include "front/job/prepare_data.h"
 #include "front/show/tokenizing.h"
-#include "records/formats/encode.h"
+#include "corpus/formats/encode.h"
 
 namespace lockstep::app {
 namespace {
@@ -76,18 +76,18 @@ std::string harmless(std::string_view text) {
 // One record, tokenised.
 struct Shown {
   std::string place;
-  records::Tokenized whole;
-  records::Fitted fitted;
+  corpus::Tokenized whole;
+  corpus::Fitted fitted;
   std::string problem;  // it cannot be read: why
 };
 
-std::string_view text_of(const records::Tokenized& whole, std::size_t token) {
+std::string_view text_of(const corpus::Tokenized& whole, std::size_t token) {
   const auto [begin, end] = whole.spans[token];
   return std::string_view(whole.text).substr(begin, end - begin);
 }
 
 // Text as the model reads it, trained stretches marked. Tokens that share a character are shown with the first of them.
-std::string marked_text(const Shown& shown, const records::Words& words, bool color) {
+std::string marked_text(const Shown& shown, const corpus::Words& words, bool color) {
   const char* open = color ? "\033[1;32m" : "[[";
   const char* close = color ? "\033[0m" : "]]";
   std::string text;
@@ -106,7 +106,7 @@ std::string marked_text(const Shown& shown, const records::Words& words, bool co
   return inside ? text + close : text;
 }
 
-std::string token_lines(const Shown& shown, const records::Words& words, bool color) {
+std::string token_lines(const Shown& shown, const corpus::Words& words, bool color) {
   std::string text;
   for (std::size_t i = 0; i < shown.whole.tokens.size(); ++i) {
     const bool trained = i > 0 && shown.whole.trained[i] != 0;
@@ -119,18 +119,18 @@ std::string token_lines(const Shown& shown, const records::Words& words, bool co
   return text;
 }
 
-std::string fate_of(const records::Fitted& fitted, std::size_t tokens) {
+std::string fate_of(const corpus::Fitted& fitted, std::size_t tokens) {
   switch (fitted.fate) {
-    case records::Fate::whole: return "";
-    case records::Fate::cut: return fmt::format(", {} of them cut off", tokens - (fitted.pieces[0].end - fitted.pieces[0].begin));
-    case records::Fate::pieces: return fmt::format(", in {} pieces", fitted.pieces.size());
-    case records::Fate::too_long: return ", too long: skipped";
-    case records::Fate::untrained: return ", nothing of it can be trained: skipped";
+    case corpus::Fate::whole: return "";
+    case corpus::Fate::cut: return fmt::format(", {} of them cut off", tokens - (fitted.pieces[0].end - fitted.pieces[0].begin));
+    case corpus::Fate::pieces: return fmt::format(", in {} pieces", fitted.pieces.size());
+    case corpus::Fate::too_long: return ", too long: skipped";
+    case corpus::Fate::untrained: return ", nothing of it can be trained: skipped";
   }
   return "";
 }
 
-std::string to_text(const Shown& shown, const records::Words& words, const Wish& wish) {
+std::string to_text(const Shown& shown, const corpus::Words& words, const Wish& wish) {
   if (!shown.problem.empty()) return fmt::format("\n{}: {}\n", shown.place, shown.problem);
   const auto trained = std::count(shown.whole.trained.begin() + (shown.whole.trained.empty() ? 0 : 1), shown.whole.trained.end(), 1);
   return fmt::format("\n{}: {} tokens, {} trained{}\n{}\n", shown.place, shown.whole.tokens.size(), trained,
@@ -138,7 +138,7 @@ std::string to_text(const Shown& shown, const records::Words& words, const Wish&
                      wish.tokens ? token_lines(shown, words, wish.color) : marked_text(shown, words, wish.color));
 }
 
-Json to_json(const Shown& shown, const records::Words& words) {
+Json to_json(const Shown& shown, const corpus::Words& words) {
   if (!shown.problem.empty()) return {{"place", shown.place}, {"problem", shown.problem}};
   Json tokens = Json::array();
   for (std::size_t i = 0; i < shown.whole.tokens.size(); ++i) {
@@ -152,10 +152,10 @@ Json to_json(const Shown& shown, const records::Words& words) {
   return {{"place", shown.place}, {"text", shown.whole.text}, {"pieces", pieces}, {"tokens", tokens}};
 }
 
-std::vector<Shown> first_records(const records::Files& files, const config::DataConfig& data,
-                                 const std::shared_ptr<const records::Words>& words, std::int64_t seq_len, std::int64_t count) {
-  const records::Encoder encoder(words, data, records::choose_format(files, data), seq_len);
-  records::Scanner scanner(files);
+std::vector<Shown> first_records(const corpus::Files& files, const config::DataConfig& data,
+                                 const std::shared_ptr<const corpus::Words>& words, std::int64_t seq_len, std::int64_t count) {
+  const corpus::Encoder encoder(words, data, corpus::choose_format(files, data), seq_len);
+  corpus::Scanner scanner(files);
   std::vector<Shown> all;
   while (static_cast<std::int64_t>(all.size()) < count) {
     const auto record = scanner.next();
@@ -164,7 +164,7 @@ std::vector<Shown> first_records(const records::Files& files, const config::Data
     try {
       shown.whole = encoder.encode(files.parse(*record));
       shown.fitted = encoder.fit(shown.whole);
-    } catch (const records::Unreadable& problem) {  // only where they are skipped: else preparing has stopped at it
+    } catch (const corpus::Unreadable& problem) {  // only where they are skipped: else preparing has stopped at it
       shown.problem = problem.what();
     }
     all.push_back(std::move(shown));
@@ -197,17 +197,17 @@ int run_data_inspect(std::span<const std::string> args) {
   config::expect_no_leftover(line, "lockstep data inspect");
   const config::RunConfig config = load_settings(line.request);
   if (config.data.path.empty()) throw base::usage_error("data", "which data? Name a file of records with --data.");
-  if (records::kind_of(config.data) != config::DataKind::records) {
+  if (corpus::kind_of(config.data) != config::DataKind::records) {
     throw base::usage_error("data",
                             "{} holds no records (kind {}): every token of it is trained. Name the kind with data.kind=records if it does.",
-                            config.data.path, config::name_of(records::kind_of(config.data)));
+                            config.data.path, config::name_of(corpus::kind_of(config.data)));
   }
   const std::int64_t seq_len = config.data.seq_len > 0 ? config.data.seq_len : config.model.max_seq_len;
-  const auto words = records::open_words(config.data, config.model);
+  const auto words = corpus::open_words(config.data, config.model);
   show::TokenizingBar bar;
   const auto prepared = job::prepare_part(config.data, seq_len, words, bar.listener()).prepared;
   bar.clear();
-  const records::Files files(config.data.path);
+  const corpus::Files files(config.data.path);
   const Inspection inspection = inspect(files, *prepared.cache, seq_len);
   const std::vector<Shown> shown = first_records(files, config.data, words, seq_len, wish.samples);
   if (wish.json) {

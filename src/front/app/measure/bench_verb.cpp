@@ -20,7 +20,7 @@
 #include "front/app/verbs.h"
 #include "front/launch/libtorch.h"
 #include "front/show/signals.h"
-#include "record/tail.h"
+#include "journal/tail.h"
 
 namespace lockstep::app {
 namespace {
@@ -114,14 +114,14 @@ config::Settings settings_of(const Wish& wish, const std::string& what, const la
 class PassThrough : public launch::Observer {
  public:
   explicit PassThrough(const fs::path& result) : tail_(result) {}
-  void tick(std::span<const record::PageView>) override {
+  void tick(std::span<const journal::PageView>) override {
     for (const std::string& line : tail_.poll().lines) fmt::print("{}\n", line);
     std::fflush(stdout);
   }
   void say(std::string_view line) override { fmt::print(stderr, "{}\n", line); }
 
  private:
-  record::Tail tail_;
+  journal::Tail tail_;
 };
 
 std::vector<std::string> worker_arguments(const Wish& wish, const std::string& what, const launch::Job& job, const fs::path& result) {
@@ -165,7 +165,7 @@ int measure(const Wish& wish, const std::string& what) {
   job.arguments = worker_arguments(wish, what, job, result);
   PassThrough shown(result);
   job::Meeting meeting(setup, environment,
-                       job::Meeting::is_needed(setup) ? job::identity_of(setup.settings.values, {}) : record::Identity(), {});
+                       job::Meeting::is_needed(setup) ? job::identity_of(setup.settings.values, {}) : journal::Identity(), {});
   if (!meeting.made_secret().empty()) shown.say("the other machines need LOCKSTEP_SECRET=" + meeting.made_secret());
   if (const auto ended = meeting.begin(0, shown, stop)) return 128 + SIGINT;
   for (const std::string& note : setup.plan.notes) fmt::print(stderr, "note: {}\n", note);

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "front/app/verbs.h"
-#include "front/launch/devices.h"
+#include "front/launch/devices/devices.h"
 #include "front/launch/libtorch.h"
 
 namespace lockstep::app {

@@ -33,12 +33,12 @@ void describe(CLI::App& app, Request& request) {
   app.add_flag("--json", request.json, "one line of JSON an answer");
 }
 
-std::vector<record::Wish> wishes_of(const std::vector<std::string>& words) {
+std::vector<journal::Wish> wishes_of(const std::vector<std::string>& words) {
   std::vector<std::string> names;
-  for (const record::Wish wish : record::all_wishes) names.emplace_back(record::name_of(wish));
-  std::vector<record::Wish> wishes;
+  for (const journal::Wish wish : journal::all_wishes) names.emplace_back(journal::name_of(wish));
+  std::vector<journal::Wish> wishes;
   for (const std::string& word : words) {
-    const auto wish = record::wish_named(word);
+    const auto wish = journal::wish_named(word);
     if (!wish) {
       const auto near = base::nearest(word, names);
       throw base::usage_error("ask", "'{}' is nothing that a run can be asked for.{} There are stop, save, evaluate and sample.", word,
@@ -50,7 +50,7 @@ std::vector<record::Wish> wishes_of(const std::vector<std::string>& words) {
 }
 
 std::string to_json(const job::Answer& answer) {
-  nlohmann::ordered_json json = {{"wish", record::name_of(answer.wish)}, {"step", answer.step}, {"done", answer.done}};
+  nlohmann::ordered_json json = {{"wish", journal::name_of(answer.wish)}, {"step", answer.step}, {"done", answer.done}};
   if (!answer.reason.empty()) json["reason"] = answer.reason;
   if (!answer.checkpoint.empty()) json["checkpoint"] = answer.checkpoint;
   if (answer.loss) json["eval_loss"] = *answer.loss;
@@ -60,13 +60,13 @@ std::string to_json(const job::Answer& answer) {
 
 std::string to_text(const job::Answer& answer) {
   const std::string step = fmt::format("step {}  ", answer.step);
-  if (!answer.done) return fmt::format("{}{}: not done: {}\n", step, record::name_of(answer.wish), answer.reason);
+  if (!answer.done) return fmt::format("{}{}: not done: {}\n", step, journal::name_of(answer.wish), answer.reason);
   switch (answer.wish) {
-    case record::Wish::save: return fmt::format("{}checkpoint {}\n", step, answer.checkpoint);
-    case record::Wish::stop: return fmt::format("{}stopped; everything is saved in {}\n", step, answer.checkpoint);
-    case record::Wish::evaluate:
+    case journal::Wish::save: return fmt::format("{}checkpoint {}\n", step, answer.checkpoint);
+    case journal::Wish::stop: return fmt::format("{}stopped; everything is saved in {}\n", step, answer.checkpoint);
+    case journal::Wish::evaluate:
       return fmt::format("{}evaluation loss {}\n", step, answer.loss ? fmt::format("{:.4f}", *answer.loss) : "not finite");
-    case record::Wish::sample: break;
+    case journal::Wish::sample: break;
   }
   std::string text;
   for (const auto& sample : answer.samples) {
@@ -87,7 +87,7 @@ int run_ask_verb(std::span<const std::string> args) {
       "lockstep ask"};
   describe(app, request);
   if (!read_flags(app, args, "ask")) return 0;
-  const std::vector<record::Wish> wishes = wishes_of(request.wishes);
+  const std::vector<journal::Wish> wishes = wishes_of(request.wishes);
   bool all_done = true;
   for (const job::Answer& answer : job::ask(job::find_run(request.run, request.output), wishes, request.timeout_s)) {
     std::fputs((request.json ? to_json(answer) + "\n" : to_text(answer)).c_str(), stdout);

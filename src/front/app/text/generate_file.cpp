@@ -79,10 +79,10 @@ class Progress : public launch::Observer {
  public:
   explicit Progress(std::size_t total) : total_(total), shown_(::isatty(STDERR_FILENO) == 1) {}
   ~Progress() override { clear(); }
-  void tick(std::span<const record::PageView> pages) override {
+  void tick(std::span<const journal::PageView> pages) override {
     if (!shown_) return;
     std::int64_t done = 0;
-    for (const record::PageView& page : pages) done += page.step;
+    for (const journal::PageView& page : pages) done += page.step;
     constexpr int width = 30;
     const auto filled = static_cast<int>(width * done / static_cast<std::int64_t>(total_));
     fmt::print(stderr, "\r[{:=<{}}{:{}}] {}/{} prompts", "", filled, "", width - filled, done, total_);

@@ -11,7 +11,7 @@
 #include "config/config.h"
 #include "config/model_folder.h"
 #include "front/app/become_worker.h"
-#include "front/launch/devices.h"
+#include "front/launch/devices/devices.h"
 
 namespace lockstep::app {
 

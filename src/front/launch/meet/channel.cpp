@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 
 namespace lockstep::launch::meet {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "base/text.h"
 #include "front/launch/watch.h"
 
@@ -52,7 +52,7 @@ std::optional<Refusal> find_refusal(const Rendezvous& rendezvous, const std::map
   for (const auto& [node, facts] : here) {
     if (node == 0) continue;
     auto found =
-        record::differences(first.identity, facts.identity, name_of(rendezvous, 0, first.host), name_of(rendezvous, node, facts.host));
+        journal::differences(first.identity, facts.identity, name_of(rendezvous, 0, first.host), name_of(rendezvous, node, facts.host));
     // A machine that comes back asks for the newest checkpoint; the others were told to go on from it.
     if (restarted) std::erase_if(found, [](const std::string& line) { return line.starts_with("checkpoint.resume "); });
     settings_differ = settings_differ || !found.empty();

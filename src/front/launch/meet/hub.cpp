@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/sha256.h"
+#include "base/hash/sha256.h"
 #include "front/launch/ports.h"
 
 namespace lockstep::launch::meet {

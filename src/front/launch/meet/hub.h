@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "base/file_lock.h"
+#include "base/file/file_lock.h"
 #include "front/launch/meet/gathering.h"
 #include "front/launch/meet/links.h"
 #include "front/launch/meet/machines.h"

@@ -8,8 +8,8 @@
 namespace lockstep::launch::meet {
 namespace {
 
-using record::Operation;
-using record::PageView;
+using journal::Operation;
+using journal::PageView;
 
 int small(std::int64_t value) { return static_cast<int>(value); }
 
@@ -51,8 +51,8 @@ PageView unpack_page(Unpacker& unpacker, std::int64_t now_ns) {
   page.rank = static_cast<std::uint32_t>(unpacker.number());
   page.pid = static_cast<std::uint32_t>(unpacker.number());
   page.alive = unpacker.number() != 0;
-  page.process = static_cast<record::ProcessState>(unpacker.number());
-  page.phase = static_cast<record::Phase>(unpacker.number());
+  page.process = static_cast<journal::ProcessState>(unpacker.number());
+  page.phase = static_cast<journal::Phase>(unpacker.number());
   page.step = unpacker.number();
   page.process_since_ns = unpack_time(unpacker, now_ns);
   page.phase_since_ns = unpack_time(unpacker, now_ns);
@@ -70,7 +70,7 @@ PageView unpack_page(Unpacker& unpacker, std::int64_t now_ns) {
     operation.sequence = static_cast<std::uint64_t>(unpacker.number());
     operation.bytes = static_cast<std::uint64_t>(unpacker.number());
     operation.issued_ns = now_ns - unpacker.number();
-    operation.state = static_cast<record::OperationState>(unpacker.number());
+    operation.state = static_cast<journal::OperationState>(unpacker.number());
     page.operations.push_back(operation);
   }
   return page;
@@ -112,7 +112,7 @@ std::string Facts::pack() const {
   packer.number(node).number(nodes).number(ranks).text(host).number(static_cast<std::int64_t>(folders.size()));
   for (const SharedFolder& folder : folders) packer.text(folder.setting).text(folder.path).number(folder.seen ? 1 : 0);
   packer.number(static_cast<std::int64_t>(identity.size()));
-  for (const record::Fact& fact : identity) packer.text(fact.name).text(fact.value);
+  for (const journal::Fact& fact : identity) packer.text(fact.name).text(fact.value);
   return packer.take();
 }
 
@@ -131,7 +131,7 @@ Facts Facts::unpack(std::string_view bytes) {
     facts.folders.push_back(std::move(folder));
   }
   for (std::size_t left = unpacker.count(); left > 0; --left) {
-    record::Fact fact;
+    journal::Fact fact;
     fact.name = unpacker.text();
     fact.value = unpacker.text();
     facts.identity.push_back(std::move(fact));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "front/launch/peers.h"
-#include "record/identity.h"
+#include "journal/identity.h"
 
 namespace lockstep::launch::meet {
 
@@ -34,7 +34,7 @@ struct Facts {
   int ranks = 1;  // that it will start
   std::string host;
   std::vector<SharedFolder> folders;
-  record::Identity identity;
+  journal::Identity identity;
   std::string pack() const;
   static Facts unpack(std::string_view bytes);
 };

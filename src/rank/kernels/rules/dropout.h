@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "base/mix.h"
+#include "base/hash/mix.h"
 
 namespace lockstep::kernels {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/mix.h"
+#include "base/hash/mix.h"
 #include "rank/kernels/rules/both.h"
 #include "rank/kernels/table.h"
 

@@ -1,5 +1,6 @@
 // Writes initial weights: each leaf's numbers follow from the seed and its name alone.
-#include "base/mix.h"
+#include "base/hash/hash64.h"
+#include "base/hash/mix.h"
 #include "base/text.h"
 #include "rank/kernels/kernels.h"
 #include "rank/model/model.h"

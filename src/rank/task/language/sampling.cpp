@@ -1,5 +1,5 @@
 // Each rule keeps at least one token, and ties stand or fall together, as transformers' processors have it.
-#include "base/draws.h"
+#include "base/hash/draws.h"
 #include "rank/task/language/sampling.h"
 
 #include <ATen/Context.h>

@@ -1,0 +1,254 @@
+// Chooses the cause and writes the report. Pure: tests feed it fabricated ends.
+#include "front/launch/report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/text.h"
+
+namespace lockstep::launch {
+namespace {
+
+using journal::Phase;
+
+bool contains_any(std::string_view text, std::initializer_list<std::string_view> needles) {
+  const std::string small = base::lower(text);
+  return std::any_of(needles.begin(), needles.end(), [&](std::string_view needle) { return small.find(needle) != std::string::npos; });
+}
+
+std::string all_text(const RankEnd& rank) {
+  std::string text = rank.page ? rank.page->failure : "";
+  for (const auto& line : rank.log) text += "\n" + line;
+  return text;
+}
+
+// Left with code 0 while its page does not say that it was through.
+bool left_early(const RankEnd& rank) {
+  return rank.end && rank.end->clean() && !(rank.page && (rank.page->phase == Phase::done || rank.page->phase == Phase::finishing));
+}
+
+bool ended_badly(const RankEnd& rank) {
+  return rank.dying || (rank.end && !rank.end->clean()) || left_early(rank) || (rank.page && !rank.page->failure.empty());
+}
+
+std::int64_t time_of(const RankEnd& rank) {
+  return rank.page && rank.page->failure_ns > 0 && rank.page->failure_ns < rank.ended_ns ? rank.page->failure_ns : rank.ended_ns;
+}
+
+std::string place_in_run(const RankEnd& rank) {
+  if (!rank.page) return rank.end && rank.end->exit_code == 127 ? "before it came to main()" : "before it could say what it was doing";
+  const std::string phase(journal::describe(rank.page->phase));
+  return rank.page->step > 0 ? fmt::format("in step {} while {}", rank.page->step, phase) : fmt::format("while {}", phase);
+}
+
+std::string how(const RankEnd& rank) {
+  if (!rank.out_of_memory.empty())
+    return fmt::format("killed, likely by the system's out-of-memory killer ({} says so)", rank.out_of_memory);
+  if (left_early(rank)) return "left with exit code 0 before the end, as if it were done";
+  if (!rank.end) return rank.dying ? "it is gone, and the kernel is still freeing its memory" : "failed";
+  if (rank.elsewhere && !rank.told) return "its process is gone";
+  return in_words(*rank.end);
+}
+
+struct Hint {
+  std::initializer_list<std::string_view> needles;  // any of these in its error or last lines
+  const char* advice;
+};
+const Hint hints[] = {
+    {{"cuda out of memory", "cudaerrormemoryallocation", "cublas_status_alloc_failed"},
+     "less memory on the GPU: a smaller --batch-size with a larger --grad-accum keeps the result, or a shorter --seq-len, or --dtype bf16"},
+    {{"std::bad_alloc", "cannot allocate memory", "not enough memory", "defaultcpuallocator"},
+     "less memory: a smaller --batch-size with a larger --grad-accum keeps the result; or fewer ranks (--ranks)"},
+    {{"error while loading shared libraries", "undefined symbol", "version `glibc"},
+     "the worker's libraries do not fit this machine: `lockstep devices` shows which LibTorch is used; set LOCKSTEP_LIBTORCH, or build "
+     "here with `make build`"},
+    {{"no space left"}, "free some space, or point --output at another disk; the last whole checkpoint is intact"},
+    {{"address already in use", "eaddrinuse"}, "another program took the port meanwhile: start again, or choose one with --port"},
+    {{"nccl"}, "NCCL_DEBUG=INFO shows what NCCL does; --sync-backend gloo or cpu goes without it"},
+    {{"illegal memory access", "device-side assert", "unspecified launch failure"}, "CUDA_LAUNCH_BLOCKING=1 shows the kernel that failed"},
+};
+
+std::vector<std::string> advice(const RankEnd& rank) {
+  std::vector<std::string> lines;
+  const std::string text = all_text(rank);
+  for (const auto& hint : hints) {
+    if (contains_any(text, hint.needles)) {
+      lines.emplace_back(hint.advice);
+      break;
+    }
+  }
+  if (!rank.out_of_memory.empty()) {
+    lines.emplace_back(
+        "less memory on the host: fewer ranks (--ranks), a smaller --batch-size, data.prefetch=1, or a larger memory limit for the "
+        "container or job");
+  } else if (rank.end && rank.end->signal == SIGKILL) {
+    lines.emplace_back(
+        "someone or something sent SIGKILL: `dmesg | tail` shows whether it was the kernel (out of memory); a job scheduler's limits are "
+        "the next suspect");
+  } else if (rank.end && rank.end->signal == SIGBUS) {
+    lines.emplace_back("`df -h /dev/shm` shows whether shared memory is full (containers: --shm-size)");
+  } else if (rank.end && (rank.end->signal != 0 || rank.end->exit_code == static_cast<int>(base::ExitCode::bug)) && lines.empty()) {
+    lines.emplace_back("this looks like a bug: keep the run folder, and report it with the log");
+  }
+  return lines;
+}
+
+int exit_code_of(const RankEnd& rank) {
+  int code = static_cast<int>(base::ExitCode::run);
+  if (rank.end && rank.end->signal == 0) code = rank.end->exit_code;
+  if (!rank.end && rank.page) code = rank.page->failure_code;
+  if (code == 127) return static_cast<int>(base::ExitCode::machine);  // the loader found no library
+  const bool ours = (code >= 2 && code <= 6) || code == 70;
+  return ours ? code : static_cast<int>(base::ExitCode::run);
+}
+
+void append_log(std::string& text, const RankEnd& rank) {
+  if (rank.log.empty()) {
+    text += fmt::format("  It wrote nothing to {}.\n", rank.log_file.string());
+    return;
+  }
+  text += fmt::format("  Its last lines ({}):\n", rank.log_file.string());
+  for (const auto& line : rank.log) text += "    | " + line + "\n";
+}
+
+void append_try(std::string& text, const std::vector<std::string>& lines) {
+  for (std::size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "  What to try: " : "               ") + lines[i] + ".\n";
+}
+
+std::string others_line(const Failure& failure, std::size_t cause) {
+  std::vector<int> follow;
+  std::vector<int> ended;
+  for (std::size_t i = 0; i < failure.ranks.size(); ++i) {
+    if (i == cause) continue;
+    (ended_badly(failure.ranks[i]) ? follow : ended).push_back(failure.ranks[i].rank);
+  }
+  std::string text;
+  if (!follow.empty())
+    text += fmt::format("  {} failed after it, as a consequence.\n",
+                        follow.size() == 1 ? "Rank " + list_ranks(follow) : "Ranks " + list_ranks(follow));
+  if (!ended.empty())
+    text += fmt::format("  {} ended with it.\n",
+                        ended.size() == 1 ? "Rank " + list_ranks(ended) + " was" : "Ranks " + list_ranks(ended) + " were");
+  return text;
+}
+
+Report explain_mismatch(const Failure& failure) {
+  Report report;
+  report.headline = failure.mismatch + ".";
+  report.text = "[launch] " + report.headline + "\n";
+  report.text += "  Every rank must call the same operations in the same order with the same sizes; these could never have met.\n";
+  append_try(report.text,
+             {"the purpose in brackets says where to look; a branch or a loop count that depends on the rank is the usual reason"});
+  return report;
+}
+
+Report explain_stall(const Failure& failure) {
+  const Stall& stall = *failure.stall;
+  Report report;
+  report.headline = fmt::format("nothing has moved for {:.0f} s: {}.", stall.seconds, stall.text);
+  report.text = "[launch] " + report.headline + "\n  The job was ended (monitor.stall_abort_seconds).\n";
+  if (!stall.causes.empty()) {
+    report.rank = stall.causes.front();
+    report.text += fmt::format("  The others wait for {}.\n", name_ranks(stall.causes));
+    for (const auto& rank : failure.ranks) {
+      if (rank.rank == report.rank) append_log(report.text, rank);
+    }
+  }
+  std::vector<std::string> lines = stall.advice;
+  if (lines.empty())
+    lines.emplace_back("if a step takes that long by its nature, raise monitor.stall_seconds and monitor.stall_abort_seconds");
+  append_try(report.text, lines);
+  return report;
+}
+
+// Ranks could not go on together, and by the time they were looked at again nothing showed why.
+Report explain_nothing(const Failure& failure) {
+  std::vector<journal::PageView> pages;
+  for (const auto& rank : failure.ranks) {
+    if (rank.page) pages.push_back(*rank.page);
+  }
+  Report report;
+  report.headline = fmt::format("the ranks could not go on together, and none of them says why: {}",
+                                pages.empty() ? "no rank has said anything yet" : who_does_what(pages, base::now_ns()));
+  report.text = "[launch] " + report.headline + ".\n";
+  append_try(report.text, {"the ranks' logs, in the run folder under ranks/, may say more; resuming from the newest checkpoint is safe"});
+  return report;
+}
+
+Report explain_loss(const Failure& failure) {
+  Report report;
+  report.headline = failure.lost;
+  report.text =
+      fmt::format("[launch] {}.\n  The run cannot go on without its ranks, and was ended on every machine that is left.\n", failure.lost);
+  append_try(report.text,
+             {"look there for why its launcher ended; `--max-restarts N` waits for it to come back and goes on from the newest "
+              "checkpoint"});
+  return report;
+}
+
+}  // namespace
+
+bool is_consequence(const RankEnd& rank) {
+  // Signals other than an abort strike a rank for reasons of its own.
+  if (rank.end && rank.end->signal != 0 && rank.end->signal != SIGABRT) return false;
+  if (left_early(rank)) return false;
+  const std::string text = rank.page && !rank.page->failure.empty() ? rank.page->failure : all_text(rank);
+  if (text.starts_with("[comm] rank ")) return true;  // an operation that lost its partner, however the library words it
+  return contains_any(
+      text, {"connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "socket timeout", "remote peer",
+             "ncclremoteerror", "nccl communicator was aborted", "recvvalue failed", "sendbytes failed", "recv failed", "failed to recv",
+             "application timeout caused pair closure", "stopped waiting for the other ranks", "unexpected end of"});
+}
+
+std::optional<std::size_t> first_cause(const std::vector<RankEnd>& ranks) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (!ended_badly(ranks[i])) continue;
+    const auto key = [&](std::size_t k) { return std::pair(is_consequence(ranks[k]), time_of(ranks[k])); };
+    if (!best || key(i) < key(*best)) best = i;
+  }
+  return best;
+}
+
+Report explain(const Failure& failure) {
+  if (!failure.mismatch.empty()) {
+    const auto cause = first_cause(failure.ranks);
+    // A rank that a signal or its own error struck is the better explanation, unless it merely failed in the mismatched operation.
+    const bool own_error = cause && failure.ranks[*cause].end && failure.ranks[*cause].end->signal != 0 &&
+                           !is_consequence(failure.ranks[*cause]) && failure.ranks[*cause].end->signal != SIGABRT;
+    if (!own_error) return explain_mismatch(failure);
+  }
+  if (failure.stall) return explain_stall(failure);
+
+  const auto cause = first_cause(failure.ranks);
+  if (!failure.lost.empty() && (!cause || is_consequence(failure.ranks[*cause]))) return explain_loss(failure);
+  if (!cause) return explain_nothing(failure);
+  Report report;
+  const RankEnd& rank = failure.ranks[*cause];
+  report.rank = rank.rank;
+  report.exit_code = exit_code_of(rank);
+  const bool spoke = rank.page && !rank.page->failure.empty();
+  const std::string who = failure.world_size == 1 ? "the worker"
+                          : rank.machine.empty()  ? fmt::format("rank {} of {}", rank.rank, failure.world_size)
+                                                  : fmt::format("rank {} of {}, on {},", rank.rank, failure.world_size, rank.machine);
+  report.headline = fmt::format("{} {} {}: {}", who, failure.world_size > 1 ? "died first," : "died", place_in_run(rank), how(rank));
+  // What a person can mend comes first, who stumbled over it second; for the rest it is the other way round.
+  const bool to_mend = spoke && report.exit_code >= static_cast<int>(base::ExitCode::usage) &&
+                       report.exit_code <= static_cast<int>(base::ExitCode::checkpoint);
+  if (to_mend) {
+    report.text = rank.page->failure + "\n  " + report.headline + ".\n";
+  } else {
+    report.text = "[launch] " + report.headline + ".\n";
+    if (spoke) report.text += "  " + rank.page->failure + "\n";
+  }
+  append_log(report.text, rank);
+  report.text += others_line(failure, *cause);
+  append_try(report.text, advice(rank));
+  return report;
+}
+
+}  // namespace lockstep::launch

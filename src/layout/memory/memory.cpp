@@ -1,0 +1,240 @@
+// Adds up a rank's buffers.
+#include "layout/memory/memory.h"
+
+#include <algorithm>
+
+#include "base/ceil_div.h"
+#include "base/error.h"
+#include "layout/adapters/adapters.h"
+#include "layout/fp8.h"
+
+namespace lockstep::layout {
+namespace {
+
+constexpr std::int64_t f32 = 4;
+constexpr std::int64_t kPromptTokens = 64;  // taken for a sample's prompt, which nobody has counted yet
+
+bool any(const std::vector<Recompute>& policies, auto holds) { return std::any_of(policies.begin(), policies.end(), holds); }
+
+// Thin products of adapters: a block's own where its policy keeps them, else in the place that all blocks share.
+std::int64_t low_rank_bytes(const config::RunConfig& config, const std::vector<Recompute>& policies) {
+  std::int64_t own = 0;
+  std::vector<std::int64_t> shared(kBlockMatrices, 0);
+  for (std::size_t layer = 0; layer < policies.size(); ++layer) {
+    for (const AdaptedMatrix& adapted : adapted_matrices(config.model, config.lora, std::int64_t(layer))) {
+      const Recompute policy = policies[layer];
+      const bool given_up = adapted.matrix == BlockLeaves::qkv    ? policy == Recompute::qkv || policy == Recompute::blocks
+                            : adapted.matrix == BlockLeaves::down ? false
+                                                                  : policy == Recompute::blocks;
+      std::int64_t& place = shared[adapted.matrix];
+      if (given_up)
+        place = std::max(place, adapted.low_width());
+      else
+        own += adapted.low_width();
+    }
+  }
+  for (const std::int64_t width : shared) own += width;
+  return own * bytes_of(config.model.dtype);
+}
+
+// For one row: what blocks keep and share, the stream's gradient, and the head's two numbers.
+std::int64_t row_bytes(const config::RunConfig& config, const std::vector<Recompute>& policies) {
+  const Dims d(config.model);
+  const std::int64_t element = bytes_of(config.model.dtype);
+  const ActivationBytes bytes = activation_bytes(config.model, element);
+  std::int64_t row = 0, shared = 0;
+  for (const Recompute policy : policies) {
+    row += bytes.kept(policy);
+    shared = std::max(shared, bytes.shared(policy));
+  }
+  // Outputs of norms have a place of their own, which the head uses too; SwiGLU's and normed heads' is there where a block gave them up.
+  const bool gives_up = any(policies, [](Recompute policy) { return policy != Recompute::none; });
+  if (gives_up) shared += bytes.norms - (d.norms_behind ? 0 : 2 * element * d.hidden);
+  const std::int64_t norm = element * d.hidden, branch = element * d.hidden, stream_gradient = element * d.hidden;
+  const bool apart = d.q_width() + d.qkv_width() > 2 * d.intermediate;  // attention's gradients do not fit where gate and up were
+  const std::int64_t attention_gradients = apart ? element * (d.q_width() + d.qkv_width()) : 0;
+  const std::int64_t head = 2 * f32;  // a norm's scale and a loss
+  return row + shared + norm + branch + stream_gradient + attention_gradients + head + low_rank_bytes(config, policies);
+}
+
+std::int64_t rotary_bytes(const Dims& d, std::int64_t time) {
+  return 2 * f32 * std::max(time, std::min(2 * time, d.max_time)) * (d.head_dim / 2);
+}
+
+// Gradients of another type than travels are copied, so many buckets at most at a time.
+std::int64_t wire_bytes(const config::RunConfig& config, GradientForm form, std::int64_t elements) {
+  constexpr std::int64_t under_way = 4;
+  const config::DType dtype = config.model.dtype;
+  const std::int64_t held = bytes_of(form, dtype);
+  std::int64_t wire = bytes_of(dtype);
+  if (config.parallel.reduce_dtype == config::ReduceDType::f32) wire = f32;
+  if (config.parallel.reduce_dtype == config::ReduceDType::gradient) wire = held;
+  if (wire == held) return 0;
+  const auto bucket = std::int64_t(config.parallel.bucket_cap_mb * 1024 * 1024);
+  return std::min(under_way * bucket, elements * wire);
+}
+
+std::int64_t logits_bytes_for(const StepMemory& step, const MemoryWish& wish, bool head_trained) {
+  if (!wish.on_gpu) return cpu_logits_bytes;
+  const bool lean = std::find(step.recompute.begin(), step.recompute.end(), Recompute::none) == step.recompute.end();
+  if (!head_trained || lean) return lean_logits_bytes;
+  return wish.device_bytes ? trained_logits_bytes(*wish.device_bytes) : most_logits_bytes;
+}
+
+// Weights, masters, states: what is there before gradients and activations are planned.
+std::vector<PartBytes> standing_parts(const std::vector<HeldUnit>& units, const config::RunConfig& config) {
+  std::int64_t weights = 0, frozen = 0, quantized = 0, adapters = 0, masters = 0, states = 0;
+  for (const HeldUnit& unit : units) {
+    const Holding& h = unit.holding;
+    const std::int64_t bytes = unit.flat.elements * bytes_of(h.dtype);
+    (!h.trained ? frozen : config.lora.enabled ? adapters : weights) += bytes;
+    if (h.trained && h.master && h.dtype != config::DType::f32) masters += f32 * unit.flat.elements;
+    states += state_bytes(unit, config.trainer.optimizer);
+    for (const LeafSpec& leaf : unit.spec.leaves) {
+      if (!is_quantized(leaf, h)) continue;
+      for (const Piece& piece : leaf.pieces) quantized += quantized_bytes(piece, h.quantization, h.double_quant);
+    }
+  }
+  return {{Part::weights, weights},   {Part::frozen, frozen},   {Part::quantized, quantized},
+          {Part::adapters, adapters}, {Part::masters, masters}, {Part::states, states}};
+}
+
+}  // namespace
+
+Quantization quantization_of(const config::ModelConfig& model) {
+  if (model.load_in_4bit) return Quantization::nf4;
+  return model.load_in_8bit ? Quantization::int8 : Quantization::none;
+}
+
+Holding adapter_holding(const config::RunConfig& config) {
+  return {.dtype = config.model.dtype, .trained = true, .master = config.trainer.optimizer_states == config::StateDType::f32};
+}
+
+Holding model_holding(const config::RunConfig& config) {
+  Holding holding = adapter_holding(config);
+  if (!config.lora.enabled) return holding;
+  holding.trained = false;
+  holding.quantization = quantization_of(config.model);
+  holding.double_quant = config.model.double_quant;
+  return holding;
+}
+
+std::vector<HeldUnit> held_units(const config::RunConfig& config) {
+  std::vector<HeldUnit> units;
+  const auto add = [&](UnitSpec spec, const Holding& holding) {
+    FlatLayout flat = flat_layout(spec, holding);
+    units.push_back({std::move(spec), holding, std::move(flat)});
+  };
+  for (UnitSpec& spec : decoder_units(config.model)) add(std::move(spec), model_holding(config));
+  if (!config.lora.enabled) return units;
+  for (std::optional<UnitSpec>& spec : adapter_units(config.model, config.lora)) {
+    if (spec) add(std::move(*spec), adapter_holding(config));
+  }
+  return units;
+}
+
+std::int64_t kv_cache_bytes(const config::ModelConfig& model, std::int64_t sequences, std::int64_t tokens) {
+  const Dims d(model);
+  return 2 * d.layers * sequences * round_up(tokens, kv_cache_step) * d.kv_width() * bytes_of(model.dtype);
+}
+
+std::int64_t trained_logits_bytes(std::int64_t device_bytes) {
+  return std::clamp(device_bytes / 32, std::int64_t{128} << 20, most_logits_bytes);
+}
+
+std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocab, std::int64_t element_size, std::int64_t chunk_bytes,
+                               std::int64_t most_chunks) {
+  constexpr std::int64_t row_step = 128;
+  rows = std::max<std::int64_t>(1, rows);
+  const std::int64_t most = std::max(row_step, chunk_bytes / (vocab * element_size));
+  // Chunks of one size: the last is no sliver.
+  const std::int64_t even = base::ceil_div(rows, std::min(most_chunks, base::ceil_div(rows, most)));
+  return std::min(rows, round_up(even, row_step));
+}
+
+std::string_view name_of(Part part) {
+  switch (part) {
+    case Part::weights: return "weights";
+    case Part::frozen: return "frozen weights";
+    case Part::quantized: return "quantized weights";
+    case Part::adapters: return "adapters";
+    case Part::masters: return "master weights";
+    case Part::gradients: return "gradients";
+    case Part::gradient_sums: return "gradient sums";
+    case Part::states: return "optimizer states";
+    case Part::activations: return "activations";
+    case Part::dense_copy: return "dense copy";
+    case Part::logits: return "logits";
+    case Part::adapter_work: return "adapter work";
+    case Part::fp8: return "fp8 copies";
+    case Part::communication: return "communication";
+    case Part::samples: return "samples";
+    case Part::reserve: return "reserve";
+  }
+  throw base::Bug("a part that has no name");
+}
+
+std::int64_t RankMemory::of(Part part) const {
+  for (const PartBytes& one : parts)
+    if (one.part == part) return one.bytes;
+  return 0;
+}
+
+std::int64_t RankMemory::total() const {
+  std::int64_t bytes = 0;
+  for (const PartBytes& one : parts) bytes += one.bytes;
+  return bytes;
+}
+
+RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& batch, const MemoryWish& wish) {
+  config::RunConfig config = given;
+  config.model = with_defaults(config.model);
+  const Dims d(config.model);
+  const std::vector<HeldUnit> units = held_units(config);
+  const std::int64_t element = bytes_of(config.model.dtype), time = config.data.seq_len > 0 ? config.data.seq_len : d.max_time;
+  const MicroBatch micro_batch{batch.batch_size, time};
+  const std::int64_t rows = micro_batch.rows(), micro_batches = batch.gradient_accumulation;
+
+  RankMemory memory;
+  memory.parts = standing_parts(units, config);
+  std::int64_t gradient_elements = 0;
+  bool head_trained = false;
+  for (const HeldUnit& unit : units) {
+    if (!unit.holding.trained) continue;
+    gradient_elements += unit.flat.elements;
+    for (const LeafSpec& leaf : unit.spec.leaves)
+      head_trained |= leaf.role == (d.tied && !config.lora.enabled ? Role::token_embedding : Role::output_head);
+  }
+  constexpr std::int64_t plenty = std::int64_t{1} << 60;
+  const std::int64_t unclaimed = wish.device_bytes ? *wish.device_bytes - memory.total() : plenty;
+  memory.step =
+      plan_step_memory({config, micro_batch, micro_batches, wish.ranks, gradient_elements, unclaimed}, [](bool fits) { return fits; });
+
+  const GradientForm form = memory.step.gradients;
+  const auto add = [&](Part part, std::int64_t bytes, bool exact = true) { memory.parts.push_back({part, bytes, exact}); };
+  add(Part::gradients, gradient_elements * bytes_of(form, config.model.dtype));
+  if (needs_sums(form, micro_batches)) add(Part::gradient_sums, std::min(f32 * gradient_elements, memory.step.room_for_sums), false);
+  add(Part::activations, rows * row_bytes(config, memory.step.recompute) + rotary_bytes(d, time));
+  add(Part::dense_copy, config.lora.enabled ? dense_buffer_bytes(config.model, element) : 0);
+  const std::int64_t chunk =
+      logits_chunk_rows(rows, d.vocab, element, logits_bytes_for(memory.step, wish, head_trained), most_head_chunks(form, micro_batches));
+  add(Part::logits, chunk * d.vocab * element, /*exact=*/!wish.on_gpu);
+  std::int64_t kept_low = 0;
+  for (std::int64_t layer = 0; layer < d.layers; ++layer)
+    for (const AdaptedMatrix& adapted : adapted_matrices(config.model, config.lora, layer)) kept_low += adapted.low_width();
+  add(Part::adapter_work, adapter_bytes(config.model, config.lora, rows, element) - rows * element * kept_low, false);
+  if (config.trainer.fp8) add(Part::fp8, fp8_bytes(config.model, rows), false);
+  if (wish.ranks > 1)
+    add(Part::communication, wire_bytes(config, form, gradient_elements) + (wish.on_gpu ? ranks_reserve_bytes : 0), false);
+  if (config.monitor.sample_tokens > 0) {
+    const auto prompts = std::max<std::int64_t>(1, std::int64_t(config.monitor.sample_prompts.size()));
+    const std::int64_t tokens = std::min(d.max_time, kPromptTokens + config.monitor.sample_tokens);
+    add(Part::samples, kv_cache_bytes(config.model, base::ceil_div(prompts, std::int64_t{wish.ranks}), tokens), false);
+  }
+  if (wish.on_gpu) add(Part::reserve, activation_reserve_bytes, false);
+  std::erase_if(memory.parts, [](const PartBytes& one) { return one.bytes == 0; });
+  std::stable_sort(memory.parts.begin(), memory.parts.end(), [](const PartBytes& a, const PartBytes& b) { return a.part < b.part; });
+  return memory;
+}
+
+}  // namespace lockstep::layout

@@ -1,0 +1,88 @@
+// What one rank holds in memory, part by part, from the settings alone. Parts that are exact equal the rank's own buffers to the byte.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "layout/memory/step_memory.h"
+#include "layout/unit.h"
+
+namespace lockstep::layout {
+
+// A unit and how a rank holds it.
+struct HeldUnit {
+  UnitSpec spec;
+  Holding holding;
+  FlatLayout flat;
+};
+// The units of a run in forward order, those of the model first, then those of its adapters.
+std::vector<HeldUnit> held_units(const config::RunConfig& config);
+// How the model's units are held, and how adapters beside them are.
+Holding model_holding(const config::RunConfig& config);
+Holding adapter_holding(const config::RunConfig& config);
+Quantization quantization_of(const config::ModelConfig& model);
+
+// Bytes of a unit's optimizer states under trainer.optimizer.
+std::int64_t state_bytes(const HeldUnit& unit, config::Optimizer method);
+// 8-bit AdamW: parameters of fewer numbers keep f32 moments; others are coded in blocks.
+inline constexpr std::int64_t smallest_coded = 4096;
+inline constexpr std::int64_t state_block = 256;
+
+// Keys and values of `sequences` texts of so many tokens, in room that grows by steps of 64.
+inline constexpr std::int64_t kv_cache_step = 64;
+std::int64_t kv_cache_bytes(const config::ModelConfig& model, std::int64_t sequences, std::int64_t tokens);
+
+// Rows of logits that the head makes at once. chunk_bytes: what a chunk may take; most_chunks: gradients may not be added to more often.
+std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocab, std::int64_t element_size, std::int64_t chunk_bytes,
+                               std::int64_t most_chunks);
+inline constexpr std::int64_t cpu_logits_bytes = std::int64_t{1} << 20;     // a CPU wants the chunk in its cache
+inline constexpr std::int64_t lean_logits_bytes = std::int64_t{256} << 20;  // less than attention's backward takes later
+// A trained matrix's whole gradient is read and written again by every chunk: few of them, but memory is left to the rest. Never what
+// happens to be free: the cuts decide the order of sums.
+std::int64_t trained_logits_bytes(std::int64_t device_bytes);
+
+enum class Part {
+  weights,        // trained, in the type that forward reads
+  frozen,         // frozen and dense
+  quantized,      // frozen: codes and scales
+  adapters,       // and modules trained whole beside frozen ones
+  masters,        // f32, of 16-bit weights that are trained
+  gradients,      // of all trained units, in one buffer
+  gradient_sums,  // f32 behind 16-bit gradients
+  states,         // of the optimizer
+  activations,    // kept for backward, and what blocks share
+  dense_copy,     // the quantized matrix in use, dense
+  logits,         // one chunk
+  adapter_work,   // buffers of one adapted matrix at a time
+  fp8,            // 8-bit copies
+  communication,  // copies on their way, and what communicators take
+  samples,        // keys and values of texts written between steps
+  reserve,        // workspaces, attention's backward, the allocator's rounding
+};
+std::string_view name_of(Part part);
+
+struct PartBytes {
+  Part part;
+  std::int64_t bytes = 0;
+  bool exact = true;  // false: at most, or an estimate
+};
+
+struct RankMemory {
+  StepMemory step;               // form of gradients, policies of blocks
+  std::vector<PartBytes> parts;  // those that take anything, in the order above
+
+  std::int64_t of(Part part) const;
+  std::int64_t total() const;
+};
+
+struct MemoryWish {
+  int ranks = 1;
+  bool on_gpu = true;
+  std::optional<std::int64_t> device_bytes = {};  // what trainer.recompute = auto and gradients may fill; nothing: all that they like
+};
+// batch: config::plan_batch() for so many ranks.
+RankMemory rank_memory(const config::RunConfig& config, const config::BatchPlan& batch, const MemoryWish& wish);
+
+}  // namespace lockstep::layout
