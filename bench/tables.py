@@ -107,7 +107,7 @@ def first_step(measured: Measured) -> str:
     times = measured.rows["first-step"]["first_step"]
     parts = [f"{way}: {found['median']:.1f} s ({min(found['all'][1:]):.1f} to {max(found['all'][1:]):.1f}; the very first time {found['unprepared']:.1f} s)"
              for way, found in times.items()]
-    return ("From the command to the first finished step of LoRA on a 1B model in local safetensors, with a tokenizer of 128,000 tokens, data tokenised and matmuls "
+    return ("From the command to the first finished step of LoRA on a 1B model in local safetensors, with a tokenizer of 128,000 tokens, data tokenized and matmuls "
             f"searched before: {'; '.join(parts)}. `python3 bench/page.py --only first-step`, {measured.rows['first-step']['at']}.")
 
 

@@ -58,7 +58,8 @@ if(NOT LOCKSTEP_NCCL)
 endif()
 # cuDNN's front end is a tree of templates that makes plans, once a shape: half the time to compile for what nobody feels.
 set_source_files_properties("${CMAKE_SOURCE_DIR}/src/rank/kernels/plugin/ragged.cpp" PROPERTIES COMPILE_OPTIONS -O1)
-add_library(cuda_plugin SHARED ${plugin_sources} "${CMAKE_SOURCE_DIR}/src/rank/kernels/matmul_cache.cpp" ${cuda_objects})
+add_library(cuda_plugin SHARED ${plugin_sources} "${CMAKE_SOURCE_DIR}/src/rank/kernels/matmul_cache.cpp"
+            "${CMAKE_SOURCE_DIR}/src/base/file/cache_folder.cpp" ${cuda_objects})
 set_target_properties(cuda_plugin PROPERTIES OUTPUT_NAME lockstep_cuda CXX_VISIBILITY_PRESET hidden)
 target_include_directories(cuda_plugin PRIVATE "${CMAKE_SOURCE_DIR}/src")
 target_include_directories(cuda_plugin SYSTEM PRIVATE "${nccl_root}/include" "${cudnn_root}/include" "${LOCKSTEP_CUDNN_FRONTEND}")

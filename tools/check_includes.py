@@ -14,6 +14,8 @@ INCLUDE = re.compile(r'\s*#\s*include\s+([<"][^>"]+[>"])')
 TORCH = re.compile(r"<(ATen|c10|torch|caffe2)/")
 # Text becomes a tree of JSON in one place, which knows how deep it may be.
 JSON_READERS = re.compile(r"\b(?:[Jj]son|ordered_json)::(?:parse|sax_parse|accept)\(")
+# Locks that lint can check are those of base/mutex.h.
+PLAIN_LOCKS = re.compile(r"\bstd::(?:\w*mutex|condition_variable\w*|lock_guard|scoped_lock|unique_lock|shared_lock)\b")
 # A run's own rooms tell what happens by events; whoever shows it prints, owns the terminal and takes the process's signals.
 SILENT = ("front/job", "front/launch")
 PRINTS = re.compile(r"\b(?:std::f?put[sc]|std::f?printf|std::fwrite|fmt::print|std::cout|std::cerr|isatty|sigaction|pthread_sigmask|base::log_\w+)\b")
@@ -59,6 +61,8 @@ def check_file(name: str, text: str, room: str, rooms, seen: set) -> list[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if JSON_READERS.search(line) and name != "base/json.cpp":
             mistakes.append(f"src/{name}:{number}: JSON is read by base::parse_json, which limits its depth")
+        if PLAIN_LOCKS.search(line.split("//")[0]) and name != "base/mutex.h":
+            mistakes.append(f"src/{name}:{number}: locks are base::Mutex, base::Lock and base::Condition, with what they guard told (base/mutex.h)")
         if room in SILENT and PRINTS.search(line.split("//")[0]):
             mistakes.append(f"src/{name}:{number}: {room} neither prints nor touches the terminal or signals")
         if not (found := INCLUDE.match(line)):

@@ -15,7 +15,7 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 std::string trim(std::string_view text);
 std::string lower(std::string_view text);
 
-// Number of single-character edits (swaps of neighbours count as one) between two words.
+// Number of single-character edits (swaps of neighbors count as one) between two words.
 int edit_distance(std::string_view a, std::string_view b);
 // The candidate nearest to `word`, if one is near enough to be what was meant.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);

@@ -179,13 +179,13 @@ class Checker {
     const bool whole_blocks = t.recompute == Recompute::blocks;
     if (t.offload_checkpoints && !whole_blocks && t.recompute != Recompute::automatic) {
       broken({"trainer.offload_checkpoints", "trainer.recompute"},
-             "trainer.offload_checkpoints sends inputs of blocks that are made again to host memory, but with trainer.recompute = {} no "
+             "trainer.offload_checkpoints sends inputs of blocks that are recomputed to host memory, but with trainer.recompute = {} no "
              "block is. Use --recompute blocks, or train without --offload-checkpoints.",
              name_of(t.recompute));
     }
     if (t.recompute_every > 1 && !whole_blocks) {
       broken({"trainer.recompute_every", "trainer.recompute"},
-             "trainer.recompute_every = {} says which blocks are made again, but trainer.recompute = {}. Use --recompute blocks, or remove "
+             "trainer.recompute_every = {} says which blocks are recomputed, but trainer.recompute = {}. Use --recompute blocks, or remove "
              "recompute_every.",
              t.recompute_every, name_of(t.recompute));
     }

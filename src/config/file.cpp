@@ -190,16 +190,16 @@ class Flattener {
 };
 
 base::UserError missing_file(const fs::path& path) {
-  std::vector<std::string> neighbours;
+  std::vector<std::string> neighbors;
   std::error_code ignored;
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string extension = entry.path().extension();
-    if (extension == ".yaml" || extension == ".yml" || extension == ".json") neighbours.push_back(entry.path().filename());
+    if (extension == ".yaml" || extension == ".yml" || extension == ".json") neighbors.push_back(entry.path().filename());
   }
-  std::sort(neighbours.begin(), neighbours.end());
+  std::sort(neighbors.begin(), neighbors.end());
   std::string fix = " Check the path.";
-  if (const auto best = base::nearest(path.filename().string(), neighbours)) {
+  if (const auto best = base::nearest(path.filename().string(), neighbors)) {
     fix = fmt::format(" Did you mean {}?", path.has_parent_path() ? (folder / *best).string() : *best);
   }
   return base::usage_error("config", "{} does not exist.{}", path.string(), fix);

@@ -52,7 +52,7 @@ class ConfigFile {
     const layout::Family& family = find_family();
     run_.model.family = family.family;
     FolderModel result;
-    refuse_quantised();
+    refuse_quantized();
     sizes();
     if (family.states_kv_heads) required("num_key_value_heads");
     count("num_key_value_heads", "model.kv_heads");
@@ -135,14 +135,14 @@ class ConfigFile {
   }
 
   // Weights in bitsandbytes' form are told apart tensor by tensor when they are read.
-  void refuse_quantised() const {
-    const Json* quantised = find("quantization_config");
-    if (quantised == nullptr) return;
-    const Json* method = quantised->is_object() ? find(*quantised, "quant_method") : nullptr;
+  void refuse_quantized() const {
+    const Json* quantized = find("quantization_config");
+    if (quantized == nullptr) return;
+    const Json* method = quantized->is_object() ? find(*quantized, "quant_method") : nullptr;
     if (method != nullptr && *method == "bitsandbytes") return;
     throw mistake(
-        fmt::format("its weights are quantised ({}), which is not supported. Use the folder of the original 16-bit weights; "
-                    "--load-in-4bit quantises them while they are read",
+        fmt::format("its weights are quantized ({}), which is not supported. Use the folder of the original 16-bit weights; "
+                    "--load-in-4bit quantizes them while they are read",
                     method == nullptr ? "no quant_method" : shown(*method)));
   }
 

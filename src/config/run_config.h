@@ -60,7 +60,7 @@ struct ModelConfig {
   double initializer_range = 0.02;
   bool load_in_4bit = false;  // frozen matrices as NF4
   bool load_in_8bit = false;  // frozen matrices as blockwise int8
-  bool double_quant = true;   // NF4: the scales are quantised too
+  bool double_quant = true;   // NF4: the scales are quantized too
 
   bool operator==(const ModelConfig&) const = default;
 };

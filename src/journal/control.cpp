@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/quiet_thread.h"
 #include "base/text.h"
 
 namespace lockstep::journal {
@@ -88,16 +89,12 @@ bool withdraw_wishes(const fs::path& control, std::span<const Asked> wishes) {
 
 ControlReader::ControlReader(fs::path control, std::string lease, double every_s)
     : control_(std::move(control)), lease_(std::move(lease)), every_s_(every_s), begun_(fs::file_time_type::clock::now()) {
-  sigset_t all, before;  // signals are the main thread's
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { look(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = base::quiet_thread([this] { look(); });
 }
 
 ControlReader::~ControlReader() {
   {
-    const std::scoped_lock lock(mutex_);
+    const base::Lock lock(mutex_);
     closing_ = true;
   }
   wake_.notify_all();
@@ -106,13 +103,13 @@ ControlReader::~ControlReader() {
 
 void ControlReader::look() {
   const fs::path taken = control_.string() + ".taken";
-  std::unique_lock lock(mutex_);
+  base::Lock lock(mutex_);
   while (!closing_) {
     lock.unlock();
     // A disk that refuses for a moment loses no wish: it is still there at the next look.
     if (::access(control_.c_str(), F_OK) == 0 && ::rename(control_.c_str(), taken.c_str()) == 0) read_file(taken);
     lock.lock();
-    wake_.wait_for(lock, std::chrono::duration<double>(every_s_), [this] { return closing_; });
+    wake_.wait_for(lock, std::chrono::duration<double>(every_s_), [this]() LOCKSTEP_REQUIRES(mutex_) { return closing_; });
   }
 }
 
@@ -138,7 +135,7 @@ void ControlReader::read_file(const fs::path& taken) {
       base::log_warning("the control file asks for '{}', which is none of stop, save, evaluate and sample", name);
       continue;
     }
-    const std::scoped_lock lock(mutex_);
+    const base::Lock lock(mutex_);
     new_.push_back({plain ? "" : member(json, "id"), *wish});
     has_new_ = true;
   }
@@ -146,7 +143,7 @@ void ControlReader::read_file(const fs::path& taken) {
 
 Wishes ControlReader::announce() {
   if (!has_new_.exchange(false)) return 0;
-  const std::scoped_lock lock(mutex_);
+  const base::Lock lock(mutex_);
   Wishes kinds = 0;
   for (Asked& asked : new_) {
     kinds |= static_cast<unsigned>(asked.wish);
@@ -157,7 +154,7 @@ Wishes ControlReader::announce() {
 }
 
 std::vector<Asked> ControlReader::take(Wishes kinds) {
-  const std::scoped_lock lock(mutex_);
+  const base::Lock lock(mutex_);
   std::vector<Asked> taken;
   std::erase_if(announced_, [&](const Asked& asked) {
     if (!has(kinds, asked.wish)) return false;

@@ -2,16 +2,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace lockstep::journal {
 
@@ -61,10 +61,10 @@ class ControlReader {
   double every_s_;
   std::filesystem::file_time_type begun_;
   std::atomic<bool> has_new_ = false;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool closing_ = false;  // guarded by mutex_, as is what follows
-  std::vector<Asked> new_, announced_;
+  base::Mutex mutex_;
+  base::Condition wake_;
+  bool closing_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::vector<Asked> new_ LOCKSTEP_GUARDED_BY(mutex_), announced_ LOCKSTEP_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

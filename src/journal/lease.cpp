@@ -9,7 +9,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -21,6 +20,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/quiet_thread.h"
 #include "base/text.h"
 
 namespace lockstep::journal {
@@ -128,17 +128,10 @@ std::optional<std::string> text_of(const fs::path& path) {
   return std::move(text).str();
 }
 
-struct Descriptor {
-  int number;
-  ~Descriptor() {
-    if (number >= 0) ::close(number);
-  }
-};
-
-bool is_named(const Descriptor& file, const fs::path& path) {
-  struct stat opened {
-  }, named{};
-  return ::fstat(file.number, &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+bool is_named(const base::Descriptor& file, const fs::path& path) {
+  struct stat opened = {};
+  struct stat named = {};
+  return ::fstat(file.number(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
          opened.st_dev == named.st_dev;
 }
 
@@ -174,27 +167,21 @@ Lease::Lease(fs::path folder, Options options)
     : path_(folder / "lease"), options_(std::move(options)), token_(random_token()), since_(base::utc_time()) {
   base::real_files().create_directories(folder);
   take();
-  // The job is steered by signals that the main thread waits for: none may land here.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { renew(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = base::quiet_thread([this] { renew(); });
 }
 
 Lease::~Lease() {
   {
-    const std::scoped_lock lock(mutex_);
+    const base::Lock lock(mutex_);
     closing_ = true;
   }
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
   if (const auto holder = read(); holder && holder->token == token_) ::unlink(path_.c_str());
-  if (file_ >= 0) ::close(file_);
 }
 
 std::optional<std::string> Lease::lost_to() const {
-  const std::scoped_lock lock(mutex_);
+  const base::Lock lock(mutex_);
   return lost_;
 }
 
@@ -205,7 +192,7 @@ void Lease::take() {
       if (!takes_over) return;
       std::this_thread::sleep_for(std::chrono::duration<double>(settle_s));
       if (const auto holder = read(); holder && holder->token == token_) return;
-      ::close(std::exchange(file_, -1));
+      file_.close();
       continue;
     }
     const auto holder = read();
@@ -215,8 +202,8 @@ void Lease::take() {
       continue;  // given back since
     }
     if (holder->token == token_) {  // someone moved it by mistake while it was made, and has put it back
-      file_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
-      if (file_ >= 0) return;
+      file_ = base::Descriptor(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+      if (file_.open()) return;
       continue;
     }
     if (life_of(holder->process, options_.self) != Life::gone) watch(*holder);
@@ -236,33 +223,31 @@ bool Lease::create() {
                       {"token", token_}};
   const std::string text = fmt::format("{:0{}}\n{}\n", counter_, counter_digits, owner.dump());
   const std::string beside = fmt::format("{}.{}", path_.string(), token_);
-  const int file = ::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) throw file_error("create", beside, errno);
+  base::Descriptor file(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.open()) throw file_error("create", beside, errno);
   try {
-    write_all(file, text, beside);
+    write_all(file.number(), text, beside);
   } catch (...) {
-    ::close(file);
     ::unlink(beside.c_str());
     throw;
   }
   const bool linked = ::link(beside.c_str(), path_.c_str()) == 0;
   const int error = errno;
-  struct stat status {};
-  const bool there = linked || (::fstat(file, &status) == 0 && status.st_nlink == 2);  // a server's answer may get lost on its way
+  struct stat status = {};
+  const bool there = linked || (::fstat(file.number(), &status) == 0 && status.st_nlink == 2);  // a server's answer may get lost on its way
   ::unlink(beside.c_str());
   if (there) {
-    file_ = file;
+    file_ = std::move(file);
     return true;
   }
-  ::close(file);
   if (error == EEXIST) return false;
   if (error != EPERM && error != EOPNOTSUPP && error != ENOSYS && error != EMLINK) throw file_error("create", path_, error);
   // No links here: a name that must be new does as well, but for the moment until its bytes are there.
-  const int plain = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (plain < 0 && errno == EEXIST) return false;
-  if (plain < 0) throw file_error("create", path_, errno);
-  file_ = plain;
-  write_all(plain, text, path_);
+  base::Descriptor plain(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!plain.open() && errno == EEXIST) return false;
+  if (!plain.open()) throw file_error("create", path_, errno);
+  file_ = std::move(plain);
+  write_all(file_.number(), text, path_);
   return true;
 }
 
@@ -270,9 +255,9 @@ bool Lease::create() {
 // what the others have made since. A disk without locks is left with the rest: the file is moved away before it goes, and what was moved by
 // mistake is put back.
 bool Lease::remove_dead(const Holder& dead) {
-  const Descriptor file{::open(path_.c_str(), O_RDWR | O_CLOEXEC)};
-  if (file.number < 0 && errno == ENOENT) return false;
-  if (file.number >= 0 && ::flock(file.number, LOCK_EX) == 0) {
+  const base::Descriptor file(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.open() && errno == ENOENT) return false;
+  if (file.open() && ::flock(file.number(), LOCK_EX) == 0) {
     const auto named = read();
     if (!named || named->token != dead.token || !is_named(file, path_)) return false;
   }
@@ -310,9 +295,11 @@ void Lease::watch(const Holder& holder) {
 }
 
 void Lease::renew() {
-  std::unique_lock lock(mutex_);
+  base::Lock lock(mutex_);
   while (!closing_ && !lost_) {
-    if (wake_.wait_for(lock, std::chrono::duration<double>(options_.times.renew_s), [this] { return closing_; })) return;
+    if (wake_.wait_for(lock, std::chrono::duration<double>(options_.times.renew_s),
+                       [this]() LOCKSTEP_REQUIRES(mutex_) { return closing_; }))
+      return;
     lock.unlock();
     renew_once();
     lock.lock();
@@ -323,7 +310,7 @@ void Lease::renew() {
 void Lease::renew_once() {
   const auto holder = read();
   if (holder && holder->token != token_) {
-    const std::scoped_lock lock(mutex_);
+    const base::Lock lock(mutex_);
     lost_ = fmt::format("{} {} was taken over by {}, because this process ({} on {}) had not renewed its claim for {:g} s", options_.what,
                         path_.parent_path().string(), holder->name(), options_.self.pid, options_.self.host, options_.times.expire_s);
     return;
@@ -332,17 +319,14 @@ void Lease::renew_once() {
     std::error_code error;
     if (!fs::exists(path_.parent_path(), error)) return;
     try {
-      const int old = std::exchange(file_, -1);
-      if (!create())
-        file_ = old;
-      else
-        ::close(old);
+      base::Descriptor old = std::exchange(file_, {});
+      if (!create()) file_ = std::move(old);
     } catch (const base::UserError&) {
     }
     return;
   }
   const std::string text = fmt::format("{:0{}}", ++counter_, counter_digits);
-  if (file_ >= 0 && ::pwrite(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) ::fsync(file_);
+  if (file_.open() && ::pwrite(file_.number(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) ::fsync(file_.number());
 }
 
 bool lease_is(const fs::path& folder, std::string_view token) {

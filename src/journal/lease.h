@@ -2,15 +2,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+
+#include "base/file/descriptor.h"
+#include "base/mutex.h"
 
 namespace lockstep::journal {
 
@@ -35,7 +36,7 @@ LeaseTimes lease_times();
 
 struct LeaseHolder;
 
-// FOLDER/lease, held. Made in one piece by link(), which is atomic on network file systems too; no locks that a server may lose. Where
+// FOLDER/lease, held. Made in one piece by link(), which is atomic on network file systems too; a lock only guards taking over. Where
 // the owner's process is on this machine and gone, or was killed while it waits for its parent, the folder is taken over at once; where it
 // is alive it is refused at once; an owner elsewhere is watched for expire_s. Its thread renews a counter in the file and notices when
 // someone else has taken over: then lost_to() tells, and whoever holds this must write nothing more.
@@ -75,12 +76,12 @@ class Lease {
   Options options_;
   std::string token_;
   std::string since_;
-  int file_ = -1;  // ours: renewing never touches the file of someone who has taken over
+  base::Descriptor file_;  // ours: renewing never touches the file of someone who has taken over
   std::uint64_t counter_ = 0;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  bool closing_ = false;  // guarded by mutex_, as is what follows
-  std::optional<std::string> lost_;
+  mutable base::Mutex mutex_;
+  base::Condition wake_;
+  bool closing_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::optional<std::string> lost_ LOCKSTEP_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -180,7 +180,7 @@ void PageWriter::publish(const void* begin, std::size_t bytes) {
 }
 
 void PageWriter::set_phase(Phase phase, std::int64_t step) {
-  const std::scoped_lock lock(mutex_);
+  const base::Lock lock(mutex_);
   body_->progress_ns = base::now_ns();
   if (phase != body_->phase || step != body_->step) body_->phase_since_ns = body_->progress_ns;
   body_->phase = phase;
@@ -189,13 +189,13 @@ void PageWriter::set_phase(Phase phase, std::int64_t step) {
 }
 
 void PageWriter::note_progress() {
-  const std::scoped_lock lock(mutex_);
+  const base::Lock lock(mutex_);
   body_->progress_ns = base::now_ns();
   publish(body_.get(), 0);
 }
 
 int PageWriter::stamp(std::string_view group, std::string_view kind, std::string_view what, std::uint64_t sequence, std::uint64_t bytes) {
-  const std::scoped_lock lock(mutex_);
+  const base::Lock lock(mutex_);
   const std::uint64_t number = body_->stamped++;
   Operation& operation = body_->operations[number % operations_kept];
   copy_text(operation.group, group);
@@ -210,7 +210,7 @@ int PageWriter::stamp(std::string_view group, std::string_view kind, std::string
 }
 
 void PageWriter::mark(int slot, std::uint64_t sequence, OperationState state) {
-  const std::scoped_lock lock(mutex_);
+  const base::Lock lock(mutex_);
   const std::uint64_t age = (body_->stamped - static_cast<std::uint64_t>(slot)) & 0x7fff'ffff;
   Operation& operation = body_->operations[static_cast<std::size_t>(slot) % operations_kept];
   if (age > operations_kept || operation.sequence != sequence) return;
@@ -220,7 +220,7 @@ void PageWriter::mark(int slot, std::uint64_t sequence, OperationState state) {
 }
 
 void PageWriter::set_failure(std::string_view text, int exit_code) {
-  const std::scoped_lock lock(mutex_);
+  const base::Lock lock(mutex_);
   if (body_->failure_ns != 0) return;
   copy_text(body_->failure, text);
   body_->failure_code = exit_code;
@@ -229,7 +229,7 @@ void PageWriter::set_failure(std::string_view text, int exit_code) {
 }
 
 void PageWriter::set_notice(std::string_view text) {
-  const std::scoped_lock lock(mutex_);
+  const base::Lock lock(mutex_);
   copy_text(body_->notice, text);
   body_->notice_ns = body_->progress_ns = base::now_ns();
   publish(body_->notice, sizeof body_->notice);

@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace lockstep::journal {
 
@@ -103,10 +104,10 @@ class PageWriter {
  private:
   struct Body;
   struct Shared;
-  void publish(const void* begin, std::size_t bytes);
+  void publish(const void* begin, std::size_t bytes) LOCKSTEP_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::unique_ptr<Body> body_;
+  base::Mutex mutex_;
+  std::unique_ptr<Body> body_ LOCKSTEP_POINTS_TO_GUARDED_BY(mutex_);
   Shared* shared_ = nullptr;
   int file_ = -1;  // holds the lock by which readers know that we live
   friend class PageReader;

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 
-#include "base/text.h"
 #include "journal/timeline.h"
 
 namespace lockstep::journal {
@@ -17,15 +17,26 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& checkpoints
   return checkpoints / fmt::format("step-{:06}", step);
 }
 
+std::optional<StepName> step_named(std::string_view name) {
+  constexpr std::string_view prefix = "step-";
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  const std::size_t digits_end = std::min(name.find_first_not_of("0123456789"), name.size());
+  StepName found{.ending = std::string(name.substr(digits_end))};
+  const auto [end, error] = std::from_chars(name.data(), name.data() + digits_end, found.step);
+  if (error != std::errc()) return std::nullopt;  // no digits, or too many
+  return found;
+}
+
 std::vector<CheckpointEntry> list_checkpoints(const std::filesystem::path& checkpoints) {
   std::vector<CheckpointEntry> found;
   std::error_code error;
   const std::set<std::string> gone = leaving(checkpoints);
   for (const auto& entry : std::filesystem::directory_iterator(checkpoints, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") || gone.contains(name)) continue;
-    const auto step = base::parse_integer(std::string_view(name).substr(5));  // "step-000120.partial" has none
-    if (step && std::filesystem::exists(entry.path() / "manifest.json", error)) found.push_back({*step, entry.path()});
+    const auto named = step_named(name);
+    if (!named || !named->ending.empty() || gone.contains(name)) continue;
+    if (std::filesystem::exists(entry.path() / "manifest.json", error)) found.push_back({named->step, entry.path()});
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
   return found;

@@ -23,6 +23,12 @@ struct RunFolder {
 };
 
 std::filesystem::path checkpoint_folder(const std::filesystem::path& checkpoints, std::int64_t step);  // step-000120
+// A name of that form and what stands behind it, "step-000120.partial", read back.
+struct StepName {
+  std::int64_t step = 0;
+  std::string ending = {};  // ".partial"; empty for a whole checkpoint
+};
+std::optional<StepName> step_named(std::string_view name);
 
 struct CheckpointEntry {
   std::int64_t step;

@@ -251,9 +251,9 @@ std::string describe(const std::vector<Recompute>& keep) {
   if (count(Recompute::none) == static_cast<std::ptrdiff_t>(keep.size())) return "all kept";
   std::vector<std::string> parts;
   if (count(Recompute::none) > 0) parts.push_back(fmt::format("kept whole in {} blocks", count(Recompute::none)));
-  if (count(Recompute::norms) > 0) parts.push_back(fmt::format("norms made again in {}", count(Recompute::norms)));
-  if (count(Recompute::qkv) > 0) parts.push_back(fmt::format("norms and qkv made again in {}", count(Recompute::qkv)));
-  if (count(Recompute::blocks) > 0) parts.push_back(fmt::format("everything made again in {}", count(Recompute::blocks)));
+  if (count(Recompute::norms) > 0) parts.push_back(fmt::format("norms recomputed in {}", count(Recompute::norms)));
+  if (count(Recompute::qkv) > 0) parts.push_back(fmt::format("norms and qkv recomputed in {}", count(Recompute::qkv)));
+  if (count(Recompute::blocks) > 0) parts.push_back(fmt::format("everything recomputed in {}", count(Recompute::blocks)));
   return base::join(parts, ", ");
 }
 

@@ -81,7 +81,7 @@ std::vector<Recompute> recompute_for(const config::RunConfig& config, const Micr
 std::int64_t needed_bytes(const config::ModelConfig& model, const MicroBatch& batch, std::int64_t element_size,
                           const std::vector<Recompute>& policies);
 
-// "all kept", or "kept whole in 20 blocks, norms made again in 8".
+// "all kept", or "kept whole in 20 blocks, norms recomputed in 8".
 std::string describe(const std::vector<Recompute>& policies);
 
 }  // namespace lockstep::layout

@@ -61,7 +61,7 @@ fs::path tokenizer_file(const fs::path& folder_or_file) {
 
 const Tokenizer& LazyTokenizer::get() const {
   if (const Tokenizer* ready = ready_.load(std::memory_order_acquire)) return *ready;
-  const std::lock_guard lock(parsing_);
+  const base::Lock lock(parsing_);
   if (!parsed_) parsed_ = Tokenizer::open(file_);
   ready_.store(parsed_.get(), std::memory_order_release);
   return *parsed_;

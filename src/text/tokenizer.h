@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace lockstep::text {
 
@@ -64,7 +65,7 @@ class Tokenizer {
 std::filesystem::path tokenizer_file(const std::filesystem::path& folder_or_file);
 
 // A tokenizer that is parsed when it is first asked for something, once: 128 thousand tokens take most of a second, and a run whose
-// data was tokenised before needs it for its samples alone. Any thread may call it; the first waits, and so do those that come meanwhile.
+// data was tokenized before needs it for its samples alone. Any thread may call it; the first waits, and so do those that come meanwhile.
 class LazyTokenizer {
  public:
   explicit LazyTokenizer(const std::filesystem::path& folder_or_file) : file_(tokenizer_file(folder_or_file)) {}
@@ -73,8 +74,8 @@ class LazyTokenizer {
 
  private:
   std::filesystem::path file_;
-  mutable std::mutex parsing_;  // held while it is parsed; who comes later asks ready_ alone
-  mutable std::shared_ptr<const Tokenizer> parsed_;
+  mutable base::Mutex parsing_;  // held while it is parsed; who comes later asks ready_ alone
+  mutable std::shared_ptr<const Tokenizer> parsed_ LOCKSTEP_GUARDED_BY(parsing_);
   mutable std::atomic<const Tokenizer*> ready_ = nullptr;
 };
 

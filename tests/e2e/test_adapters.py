@@ -34,11 +34,11 @@ def test_dropout_drops(tmp_path):
 
 
 RECOMPUTE = {
-    "norms": "norms made again in 2",
-    "qkv": "norms and qkv made again in 2",
-    "blocks": "everything made again in 2",
-    "blocks trainer.recompute_every=2": "norms made again in 1, everything made again in 1",
-    "blocks --offload-checkpoints": "everything made again in 2",
+    "norms": "norms recomputed in 2",
+    "qkv": "norms and qkv recomputed in 2",
+    "blocks": "everything recomputed in 2",
+    "blocks trainer.recompute_every=2": "norms recomputed in 1, everything recomputed in 1",
+    "blocks --offload-checkpoints": "everything recomputed in 2",
 }
 
 

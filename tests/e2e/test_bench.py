@@ -49,7 +49,7 @@ def test_step_says_what_it_measured(step):
     done = call("bench", "step", "--model", "models/nano.yaml", "--seq", 16, "--batch", 1, "--steps", 2, "--warm-up", 1, "--device", "cpu", "--dtype", "bf16")
     assert done.returncode == 0, done.stderr
     for words in ("nano, 9.8M parameters, bf16", "2 steps after 1", "update every 16 tokens", "activations", "in tensors", "of the host's", "MFU",
-                  "operations a token", "frozen"):
+                  "operations per token", "frozen"):
         assert words in done.stdout, done.stdout
 
 
@@ -177,7 +177,7 @@ def test_baseline_reads_our_model_files(scripts):
 
 def summary_of(rate, mfu=0.5):
     memory = {"peak_bytes": 10 << 30, "driver_bytes": 12 << 30, "host_peak_bytes": 3 << 30}
-    return {"tokens_per_second": rate, "mfu": mfu, "memory": memory, "activations": "norms made again", "data": "chat.jsonl, messages format, 9 records"}
+    return {"tokens_per_second": rate, "mfu": mfu, "memory": memory, "activations": "norms recomputed", "data": "chat.jsonl, messages format, 9 records"}
 
 
 def test_tables_hold_what_was_measured_and_where(scripts, tmp_path, monkeypatch):
@@ -372,6 +372,6 @@ def test_curves_of_adapters_go_on_where_they_stopped(tmp_path):
 
 
 def test_no_script_hides_a_module_of_python():
-    """A script's folder comes first where its neighbours look for modules."""
+    """A script's folder comes first where its neighbors look for modules."""
     scripts = {path.stem for path in (ROOT / "bench").glob("*.py")}
     assert scripts and not scripts & set(sys.stdlib_module_names)

@@ -300,7 +300,7 @@ REFUSALS = [
     ({"lr_scheduler": "one_cycle"}, "lr_scheduler: one_cycle  (there is none of this name"),
     ({"lora_target_modules": r"model\.layers\.(0|1)\..*"}, "(a pattern; list the names"),
     ({"deepspeed": "deepspeed_configs/zero3.json"}, "(every GPU holds the whole model"),
-    ({"load_in_4bit": True}, "(quantised weights are frozen"),
+    ({"load_in_4bit": True}, "(quantized weights are frozen"),
     ({"chat_template": "gemma"}, "chat_template: gemma  (Axolotl's own template of this name"),
     ({"chat_template": "llama3"}, "chat_template: llama3  (Axolotl's own template of this name"),
     ({"special_tokens": {"eos_token": "<end>"}}, "special_tokens.eos_token: <end>  (the tokenizer's own"),

@@ -67,7 +67,7 @@ CONFIG_MISTAKES = {
                                                  "original_max_position_embeddings": 32}), "high_freq_factor = 1 must be above low_freq_factor = 4"),
     "rope that is no object": (changed(rope_scaling="linear"), "rope_scaling is no object"),
     "half of each head rotates": (changed(partial_rotary_factor=0.5), "partial_rotary_factor = 0.5 is not supported"),
-    "gptq": (changed(quantization_config={"quant_method": "gptq"}), 'its weights are quantised ("gptq")'),
+    "gptq": (changed(quantization_config={"quant_method": "gptq"}), 'its weights are quantized ("gptq")'),
     "a type nobody trains in": (changed(torch_dtype="float64"), "dtype = float64 is not one that models are trained in"),
 }
 
@@ -197,7 +197,7 @@ WEIGHT_MISTAKES = {
     "flat": (rewrite(lambda tensors: tensors.__setitem__(Q, torch.zeros(256))), f"tensor {Q} has shape [256]"),
     "whole numbers": (rewrite(lambda tensors: tensors.__setitem__(Q, torch.zeros(16, 16, dtype=torch.int64))), f"tensor {Q} is I64; F32, F16 and BF16 are read"),
     "f8": (rewrite(lambda tensors: tensors.__setitem__(Q, torch.zeros(16, 16).to(torch.float8_e4m3fn))), f"tensor {Q} is F8_E4M3; F32, F16 and BF16"),
-    "quantised": (rewrite(lambda tensors: tensors.__setitem__(Q, torch.zeros(128, 1, dtype=torch.uint8))), f"tensor {Q} is quantised in a way that is not read; NF4 of bitsandbytes is"),
+    "quantized": (rewrite(lambda tensors: tensors.__setitem__(Q, torch.zeros(128, 1, dtype=torch.uint8))), f"tensor {Q} is quantized in a way that is not read; NF4 of bitsandbytes is"),
     "a bias of o_proj": (rewrite(lambda tensors: tensors.__setitem__("model.layers.0.self_attn.o_proj.bias", torch.zeros(16))),
                          "tensor model.layers.0.self_attn.o_proj.bias: a bias there is not supported"),
     "bytes past the file": (with_header(lambda header: header[Q].update(data_offsets=[0, 10**12])), f"tensor {Q}: its bytes 0 to 1000000000000 lie outside"),

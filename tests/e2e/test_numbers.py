@@ -41,7 +41,7 @@ def test_a_thousand_equal_micro_batches_are_one(tmp_path, adapters):
     many, accumulated = grad_norm(tmp_path, 1024, *args)
     assert many == pytest.approx(one, rel=1e-2)
     assert event(accumulated)["gradients"] == "f32" and "  gradients      f32\n" in accumulated.out
-    assert event(alone)["gradients"] == ("f32" if adapters else "bf16, one micro-batch a step")
+    assert event(alone)["gradients"] == ("f32" if adapters else "bf16, one micro-batch per step")
 
 
 @pytest.mark.parametrize("method", ["adamw", "adafactor", "muon"])

@@ -40,7 +40,7 @@ def test_a_chat_file_trains_and_ranks_do_not_matter(tmp_path, model):
     data = write(tmp_path, chats(60))
     one = start(tmp_path, model, data, "--ranks", "1", "trainer.max_steps=8", name="one")
     assert one.code == 0, one.text
-    assert "60 records" in one.out and "tokenised and cached" in one.out
+    assert "60 records" in one.out and "tokenized and cached" in one.out
     assert one.losses()[-1] < one.losses()[0]
     for ranks in ("2", "3"):
         many = start(tmp_path, model, data, "--ranks", ranks, "trainer.max_steps=8", name=f"ranks{ranks}")
@@ -58,11 +58,11 @@ def parses(run) -> list[str]:
 
 
 def test_a_tokenizer_is_parsed_once_or_not_at_all(tmp_path, model, monkeypatch):
-    """Parsing one of 128 thousand tokens takes most of a second, so what was tokenised before is found without it."""
+    """Parsing one of 128 thousand tokens takes most of a second, so what was tokenized before is found without it."""
     monkeypatch.setenv("LOCKSTEP_TRACE", "1")
     data = write(tmp_path, chats(24))
     short = ("trainer.max_steps=2", "--packing")
-    assert len(parses(start(tmp_path, model, data, *short, name="first"))) == 1  # by the launcher, which tokenises
+    assert len(parses(start(tmp_path, model, data, *short, name="first"))) == 1  # by the launcher, which tokenizes
     prepared = start(tmp_path, model, data, *short, name="prepared")
     assert prepared.code == 0 and "; cached" in prepared.out
     assert parses(prepared) == []
@@ -161,7 +161,7 @@ def test_what_happens_to_long_records_can_be_chosen(tmp_path, model):
     assert skipped.code == 0 and "1 too long and skipped" in skipped.out, skipped.text
 
 
-def test_a_foreign_launcher_tokenises_once(tmp_path, model):
+def test_a_foreign_launcher_tokenizes_once(tmp_path, model):
     """Two ranks started by hand, as torchrun does: one prepares, the other waits or finds it done; nobody hangs."""
     data = write(tmp_path, chats(3000))
     base = {**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29631"}

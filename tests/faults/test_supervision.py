@@ -196,7 +196,7 @@ def small_memory():
     group.rmdir()
 
 
-def test_the_kernels_out_of_memory_killer_is_recognised(start, small_memory):
+def test_the_kernels_out_of_memory_killer_is_recognized(start, small_memory):
     job = start("--ranks", 2, prefix=small_memory, FAKE_STEPS=100000, FAKE_FAULT="rank=1 step=4 action=eat").wait(60)
     assert job.code == 6, job.err
     assert "rank 1 of 2 died first, in step 4" in job.err

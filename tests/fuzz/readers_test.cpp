@@ -9,7 +9,7 @@
 #include "base/hash/crc32c.h"
 #include "base/json.h"
 #include "base/python_regex.h"
-#include "base/safetensors.h"
+#include "base/file/safetensors.h"
 #include "base/error.h"
 #include "config/adapter/fit.h"
 #include "config/adapter/folder.h"

@@ -1,4 +1,4 @@
-"""The same losses however a step is computed: CPU and GPU, ranks and accumulation, graphs or not, 16 bits and 32, kept or made again."""
+"""The same losses however a step is computed: CPU and GPU, ranks and accumulation, graphs or not, 16 bits and 32, kept or recomputed."""
 import json
 
 from suite import ROOT, Case, Problem, Run, Suite, expect_close, expect_same_bytes

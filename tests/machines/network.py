@@ -10,7 +10,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build")) / "bin"
 SECRET = "a secret of the tests, long enough"
-# `ip netns exec` and what follows replace each other, so the process that is started is the one that is signalled.
+# `ip netns exec` and what follows replace each other, so the process that is started is the one that is signaled.
 ENTER = 'hostname "$1"; [ -z "$2" ] || mount -t tmpfs none "$2"; shift 2; exec "$@"'
 
 

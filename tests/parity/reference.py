@@ -10,7 +10,7 @@ BITS_64 = (1 << 64) - 1
 
 
 def mix(value: int) -> int:
-    """The finaliser of splitmix64."""
+    """The finalizer of splitmix64."""
     value = (value + 0x9E3779B97F4A7C15) & BITS_64
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & BITS_64
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & BITS_64

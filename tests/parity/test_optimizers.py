@@ -152,7 +152,7 @@ def test_muon_leaves_the_rest_to_adamw(tmp_path, problem):
 
 
 def blockwise(values, code):
-    """bitsandbytes' own quantisation where it is exact: its path for f64 input compares with every code (its f32 path on a CPU uses a coarse table)."""
+    """bitsandbytes' own quantization where it is exact: its path for f64 input compares with every code (its f32 path on a CPU uses a coarse table)."""
     codes, scale = torch.ops.bitsandbytes.quantize_blockwise(values.double(), code, 256)
     if (scale == 0).any():  # 0 / 0 there; a block of zeros decodes to zeros whatever its codes
         codes.reshape(-1)[scale.repeat_interleave(256)[: codes.numel()] == 0] = code.tolist().index(0.0)
@@ -160,7 +160,7 @@ def blockwise(values, code):
 
 
 def test_adamw_8bit_equals_bitsandbytes(tmp_path, problem):
-    """AdamW's arithmetic between bitsandbytes' dequantise and quantise. A last bit may turn a code that lies between two."""
+    """AdamW's arithmetic between bitsandbytes' dequantize and quantize. A last bit may turn a code that lies between two."""
     import bitsandbytes.functional as F
 
     weights, gradients = problem

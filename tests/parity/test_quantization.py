@@ -236,7 +236,7 @@ def test_training_on_four_bits_is_training_on_what_they_stand_for(tmp_path):
     plain, packed, whole = folders(tmp_path)
     expected = losses(tmp_path, "whole", whole)
     assert len(expected) == 6 and expected[-1] != expected[0]
-    assert losses(tmp_path, "quantised_while_read", plain, "model.load_in_4bit=true") == expected
+    assert losses(tmp_path, "quantized_while_read", plain, "model.load_in_4bit=true") == expected
     assert losses(tmp_path, "read_packed", packed, "model.load_in_4bit=true", "trainer.recompute=blocks") == expected
     assert losses(tmp_path, "made_whole", packed) == expected
 

@@ -1,5 +1,6 @@
 """The checks of tools/ fail on what they forbid: each rule is broken once on made-up input."""
 import importlib.util
+import subprocess
 
 import pytest
 
@@ -92,6 +93,8 @@ def test_include_directions(files, table, says):
     ("base/b.cpp", "#include <ATen/core/Tensor.h>", "LibTorch does not belong here"),
     ("rank/comm/b.cpp", "#include <torch/torch.h>", "include the operators that are used"),
     ("base/b.cpp", "auto tree = Json::parse(text);", "JSON is read by base::parse_json"),
+    ("base/b.cpp", "std::mutex mutex_;", "locks are base::Mutex"),
+    ("base/b.cpp", "const std::lock_guard lock(mutex_);", "locks are base::Mutex"),
 ])
 def test_lines_that_no_room_may_have(name, line, says):
     files = {path: "// A test.\n" + "".join(f'#include "{other}"\n' for other in others) for path, others in FILES.items()}
@@ -108,3 +111,40 @@ def test_every_room_is_a_library():
         if not room.endswith(".h"):
             library = "liblockstep_" + room.removeprefix("rank/").replace("/", "_") + ".a"
             assert library in built, f"{room} has no library {library}"
+
+
+COUNTER = """// A test.
+#include "base/mutex.h"
+struct Counter {
+  int get() { const lockstep::base::Lock lock(mutex); return count; }
+  void wait() {
+    lockstep::base::Lock lock(mutex);
+    changed.wait(lock, [this]() LOCKSTEP_REQUIRES(mutex) { return count > 0; });
+    lock.unlock();
+    lock.lock();
+    raise_it();
+  }
+  void raise_it() LOCKSTEP_REQUIRES(mutex) { ++count; }
+  %s
+  lockstep::base::Mutex mutex;
+  lockstep::base::Condition changed;
+  int count LOCKSTEP_GUARDED_BY(mutex) = 0;
+};
+"""
+
+
+@pytest.mark.parametrize("wrong,says", [
+    ("", []),
+    ("int look() { return count; }\n"
+     "  void late() { lockstep::base::Lock lock(mutex); lock.unlock(); ++count; }\n"
+     "  void call() { raise_it(); }",
+     ["reading variable 'count' requires holding mutex", "writing variable 'count' requires holding mutex", "calling function 'raise_it' requires"]),
+], ids=["with locks", "without"])
+def test_lint_sees_what_is_touched_without_its_lock(tmp_path, wrong, says):
+    source = tmp_path / "counter.cpp"
+    source.write_text(COUNTER % wrong)
+    done = subprocess.run([ROOT / ".deps-test/bin/clang-tidy", "--quiet", f"--config-file={ROOT / '.clang-tidy'}", source, "--", "-std=c++20", f"-I{ROOT / 'src'}"],
+                          capture_output=True, text=True, timeout=120)
+    assert (done.returncode != 0) == bool(says), done.stdout
+    for said in says:
+        assert said in done.stdout

@@ -12,7 +12,7 @@ namespace lockstep::base {
 
 bool make_private_folder(const std::filesystem::path& path) {
   if (::mkdir(path.c_str(), 0700) == 0) return true;
-  struct stat status {};
+  struct stat status = {};
   if (errno != EEXIST || ::lstat(path.c_str(), &status) != 0) return false;
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) return false;
   return (status.st_mode & 077) == 0 || ::chmod(path.c_str(), 0700) == 0;
@@ -22,26 +22,22 @@ std::optional<FileLock> FileLock::take(const std::filesystem::path& path, Refusa
   Refusal unasked;
   Refusal& refusal = why != nullptr ? *why : unasked;
   for (;;) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    FileLock lock(Descriptor(::open(path.c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)));
+    const int file = lock.file_.number();
     refusal = Refusal::impossible;
     if (file < 0) return std::nullopt;
-    FileLock lock(file);
     if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) refusal = Refusal::held;
       return std::nullopt;
     }
-    struct stat mine {
-    }, there{};
+    struct stat mine = {};
+    struct stat there = {};
     if (::fstat(file, &mine) != 0) return std::nullopt;
     if (::lstat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) {
       refusal = Refusal::none;
       return lock;
     }
   }
-}
-
-FileLock::~FileLock() {
-  if (file_ >= 0) ::close(file_);
 }
 
 }  // namespace lockstep::base

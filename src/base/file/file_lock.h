@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/file/descriptor.h"
+
 namespace lockstep::base {
 
 // Made if it is not there, mode 0700. False if it cannot be, is a link, or belongs to another user.
@@ -17,16 +19,9 @@ class FileLock {
   // Makes the file if need be. `why`: whether somebody holds it, or it cannot be opened.
   static std::optional<FileLock> take(const std::filesystem::path& path, Refusal* why = nullptr);
 
-  FileLock(FileLock&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-  FileLock& operator=(FileLock&& other) noexcept {
-    std::swap(file_, other.file_);
-    return *this;
-  }
-  ~FileLock();
-
  private:
-  explicit FileLock(int file) : file_(file) {}
-  int file_;
+  explicit FileLock(Descriptor file) : file_(std::move(file)) {}
+  Descriptor file_;
 };
 
 }  // namespace lockstep::base

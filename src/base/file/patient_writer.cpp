@@ -12,7 +12,7 @@ PatientWriter::PatientWriter(std::function<std::unique_ptr<FileAppender>()> open
     : open_(std::move(open)), options_(options) {}
 
 PatientWriter::News PatientWriter::write(std::string_view piece) {
-  const std::scoped_lock lock(mutex_);
+  const Lock lock(mutex_);
   pieces_.emplace_back(piece);
   bytes_ += piece.size();
   if (refused_ns_ != 0) ++waited_;
@@ -27,12 +27,12 @@ PatientWriter::News PatientWriter::write(std::string_view piece) {
 }
 
 PatientWriter::News PatientWriter::flush() {
-  const std::scoped_lock lock(mutex_);
+  const Lock lock(mutex_);
   return drain(/*at_once=*/true);
 }
 
 std::int64_t PatientWriter::waiting() const {
-  const std::scoped_lock lock(mutex_);
+  const Lock lock(mutex_);
   return static_cast<std::int64_t>(pieces_.size());
 }
 

@@ -6,11 +6,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "base/files.h"
+#include "base/mutex.h"
 
 namespace lockstep::base {
 
@@ -37,17 +37,17 @@ class PatientWriter {
   std::int64_t waiting() const;  // pieces
 
  private:
-  News drain(bool at_once);
+  News drain(bool at_once) LOCKSTEP_REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;
-  std::function<std::unique_ptr<FileAppender>()> open_;
-  Options options_;
-  std::unique_ptr<FileAppender> file_;
-  std::deque<std::string> pieces_;
-  std::size_t first_done_ = 0;   // bytes of the first piece that are in the file already
-  std::size_t bytes_ = 0;        // of all pieces
-  std::int64_t refused_ns_ = 0;  // when the disk last refused; 0: it has not
-  std::int64_t waited_ = 0, dropped_ = 0;
+  mutable Mutex mutex_;
+  const std::function<std::unique_ptr<FileAppender>()> open_;
+  const Options options_;
+  std::unique_ptr<FileAppender> file_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::deque<std::string> pieces_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::size_t first_done_ LOCKSTEP_GUARDED_BY(mutex_) = 0;   // bytes of the first piece that are in the file already
+  std::size_t bytes_ LOCKSTEP_GUARDED_BY(mutex_) = 0;        // of all pieces
+  std::int64_t refused_ns_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // when the disk last refused; 0: it has not
+  std::int64_t waited_ LOCKSTEP_GUARDED_BY(mutex_) = 0, dropped_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace lockstep::base

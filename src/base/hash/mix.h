@@ -1,4 +1,4 @@
-// A bijection of 64-bit numbers whose output bits all depend on all input bits (the finaliser of splitmix64), for CPU and GPU.
+// A bijection of 64-bit numbers whose output bits all depend on all input bits (the finalizer of splitmix64), for CPU and GPU.
 #pragma once
 
 #include <cstdint>

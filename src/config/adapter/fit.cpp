@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/safetensors.h"
+#include "base/file/safetensors.h"
 #include "base/text.h"
 #include "config/adapter/folder.h"
 #include "layout/adapters/adapter_targets.h"

@@ -198,7 +198,7 @@ void axolotl_datasets(Importer& to, const YAML::Node& value) {
   const auto missing = std::find_if_not(paths.begin(), paths.end(), import_is_data_file);
   missing != paths.end() ? import_data_path(to, YAML::Node(*missing)) : to.set("data.path", base::join(paths, ","));
   to.enter("datasets[0].type", first["type"] ? first["type"] : first);
-  if (!first["type"]) to.refuse("there is none, so the data is tokenised already: give tokens as a .bin file with --data");
+  if (!first["type"]) to.refuse("there is none, so the data is tokenized already: give tokens as a .bin file with --data");
   if (scalar(first["type"]) == "chat_template") message_format(to, first);
   to.walk("datasets[0]", first, dataset_rows);
 }

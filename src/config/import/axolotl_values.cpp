@@ -8,12 +8,12 @@
 namespace lockstep::config {
 namespace {
 
-// A quantised base without an adapter is how some files say "load it so"; it cannot be trained whole.
+// A quantized base without an adapter is how some files say "load it so"; it cannot be trained whole.
 void bits(Importer& to, const YAML::Node& value, std::string_view ours) {
   const auto yes = value.IsScalar() ? read_boolean(value.Scalar()) : std::nullopt;
   if (!yes) return to.refuse("must be true or false");
   if (!*yes) return to.ignore("off");
-  if (!to.has("adapter")) return to.refuse("quantised weights are frozen: set adapter: lora, or leave it out");
+  if (!to.has("adapter")) return to.refuse("quantized weights are frozen: set adapter: lora, or leave it out");
   to.set(ours, "true");
 }
 
@@ -25,7 +25,7 @@ constexpr std::array bnb_rows = std::to_array<ImportRow>({
     only("load_in_4bit", "true|off", "adapter and load_in_4bit say it"),
     only("llm_int8_threshold", "6.0|6|off", "8-bit weights are blockwise here, without outliers"),
     only_off("llm_int8_has_fp16_weight", "8-bit weights are frozen"),
-    only_off("llm_int8_skip_modules", "every matrix of a block is quantised"),
+    only_off("llm_int8_skip_modules", "every matrix of a block is quantized"),
 });
 
 }  // namespace

@@ -38,7 +38,7 @@ void quant_bits(Importer& to, const YAML::Node& value) {
   bits == "4" ? to.set("model.load_in_4bit", "true") : bits == "8" ? to.set("model.load_in_8bit", "true") : to.refuse("there are 4 and 8");
 }
 constexpr std::array quant_rows = std::to_array<ImportRow>({
-    only("name", "bnb|auto", "weights are quantised as bitsandbytes does"),
+    only("name", "bnb|auto", "weights are quantized as bitsandbytes does"),
     converted("quantization_bit", "model.load_in_4bit, model.load_in_8bit", quant_bits),
     converted("quantization_type", "", import_quant_type),
     copied("double_quantization", "model.double_quant"),

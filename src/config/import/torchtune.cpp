@@ -30,10 +30,10 @@ std::string resolved(const Importer& to, std::string text) {
 void model_class(Importer& to, const YAML::Node&) {
   const std::string name = component_of(to.file()["model"]);
   if (name.find("vision") != name.npos || name.find("flamingo") != name.npos || name.find("clip") != name.npos) to.stop(no_media);
-  const bool quantised = name.starts_with("qlora"), lora = quantised || name.starts_with("lora");
+  const bool quantized = name.starts_with("qlora"), lora = quantized || name.starts_with("lora");
   if (!lora) return to.ignore("the model's folder says it; all of its weights are trained");
   to.set("lora.enabled", "true");
-  if (quantised) to.set("model.load_in_4bit", "true");
+  if (quantized) to.set("model.load_in_4bit", "true");
 }
 
 // torchtune calls o_proj output_proj, and chooses feed-forward and head by switches.
@@ -273,7 +273,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     ignored("profiler", "monitor.profile_steps traces steps"),
     only("cudnn_deterministic_mode", "off", "trainer.deterministic"),
     ignored("fused", own_kernels),
-    ignored("quantizer", "only read by recipes of quantised training"),
+    ignored("quantizer", "only read by recipes of quantized training"),
     stops("ref_checkpointer", no_preferences),
     stops("ref_policy_checkpointer", no_preferences),
     stops("reward_and_value_model", no_preferences),

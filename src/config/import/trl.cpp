@@ -10,7 +10,7 @@ namespace {
 
 void bits(Importer& to, const YAML::Node& value, std::string_view ours) {
   if (!read_boolean(import_text(value)).value_or(false)) return to.ignore("off");
-  to.on("use_peft") ? to.set(ours, "true") : to.refuse("quantised weights are frozen: train an adapter, use_peft: true");
+  to.on("use_peft") ? to.set(ours, "true") : to.refuse("quantized weights are frozen: train an adapter, use_peft: true");
 }
 void four_bits(Importer& to, const YAML::Node& value) { bits(to, value, "model.load_in_4bit"); }
 void eight_bits(Importer& to, const YAML::Node& value) { bits(to, value, "model.load_in_8bit"); }
@@ -111,10 +111,10 @@ constexpr std::array own_rows = std::to_array<ImportRow>({
     ignored("dataset_configs", own_split),
     converted("datasets", "", mixture),
     ignored("columns_to_keep", "other fields of a record are passed over"),
-    ignored("preprocessing_num_workers", "all cores tokenise"),
-    ignored("dataset_num_proc", "all cores tokenise"),
-    ignored("dataset_batch_size", "all cores tokenise"),
-    ignored("dataset_kwargs", "records are tokenised as their format says"),
+    ignored("preprocessing_num_workers", "all cores tokenize"),
+    ignored("dataset_num_proc", "all cores tokenize"),
+    ignored("dataset_batch_size", "all cores tokenize"),
+    ignored("dataset_kwargs", "records are tokenized as their format says"),
     copied("dataset_text_field", "data.text_field"),
     copied("text_column", "data.text_field"),
     converted("max_seq_length", "data.seq_len", import_length),

@@ -214,7 +214,7 @@ std::vector<Option> data_options() {
       }),
       option<&R::data, &D::cache_dir>({
           .key = "data.cache_dir",
-          .says = "Folder for tokenised data.",
+          .says = "Folder for tokenized data.",
           .zero = "LOCKSTEP_CACHE, or ~/.cache/lockstep",
           .aliases = {{"dataset_prepared_path"}},
       }),

@@ -116,7 +116,7 @@ std::vector<Option> model_options() {
       }),
       option<&R::model, &M::qk_norm>({
           .key = "model.qk_norm",
-          .says = "Queries and keys are normalised per head (RMSNorm) before the rotation.",
+          .says = "Queries and keys are normalized per head (RMSNorm) before the rotation.",
           .aliases = {{"use_qk_norm"}},
       }),
       option<&R::model, &M::norm_eps>({
@@ -144,7 +144,7 @@ std::vector<Option> model_options() {
       }),
       option<&R::model, &M::double_quant>({
           .key = "model.double_quant",
-          .says = "The scales of 4-bit weights are quantised too.",
+          .says = "The scales of 4-bit weights are quantized too.",
           .aliases = {{"bnb_4bit_use_double_quant"}, {"double_quantization"}},
       }),
       option<&R::model, &M::rope_scaling, &S::type>({

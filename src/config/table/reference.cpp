@@ -218,7 +218,7 @@ std::string markdown_choices() {
 
 constexpr std::string_view markdown_opening = R"(# Configuration
 
-<!-- Made by `lockstep config reference`; `make check` compares. Change the table in src/config/options_*.cpp instead. -->
+<!-- Made by `lockstep config reference`; `make check` compares. Change the table in src/config/table/ instead. -->
 
 A run is described by one file, YAML or JSON:
 

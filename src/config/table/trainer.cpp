@@ -76,20 +76,20 @@ std::vector<Option> rhythm() {
   return {
       option<&R::trainer, &T::recompute>({
           .key = "trainer.recompute",
-          .says = "What backward makes again instead of keeping it: norms and SwiGLU, these and q, k, v, or whole blocks; auto takes the "
+          .says = "What backward recomputes instead of keeping it: norms and SwiGLU, these and q, k, v, or whole blocks; auto takes the "
                   "fastest mix that the device's memory holds.",
           .aliases = {{"gradient_checkpointing", "blocks"}, {"activation_checkpointing", "blocks"}},
           .flags = {"--recompute"},
       }),
       option<&R::trainer, &T::recompute_every>({
           .key = "trainer.recompute_every",
-          .says = "With recompute = blocks: every n-th block is made again, of the others only norms and SwiGLU.",
+          .says = "With recompute = blocks: every n-th block is recomputed, of the others only norms and SwiGLU.",
           .unit = "blocks",
           .range = at_least(1),
       }),
       option<&R::trainer, &T::offload_checkpoints>({
           .key = "trainer.offload_checkpoints",
-          .says = "Inputs of blocks that are made again wait in host memory instead of on the device.",
+          .says = "Inputs of blocks that are recomputed wait in host memory instead of on the device.",
           .aliases = {{"activation_offloading"}},
           .flags = {"--offload-checkpoints"},
       }),

@@ -50,7 +50,7 @@ enum class Layout {
   csv,      // RFC 4180 with a header line; tab-separated where the file's name ends in .tsv
   lines,    // a line of text is a record
   parquet,  // a row is a record, handed out as JSON
-  chunks,   // the whole file is one text, in pieces that can be tokenised apart
+  chunks,   // the whole file is one text, in pieces that can be tokenized apart
 };
 
 // Mapped, never copied. Errors are UserError(ExitCode::data) that name the file. Immutable; any thread may call it.

@@ -14,7 +14,7 @@ namespace lockstep::corpus {
 
 // A record in tokens, before anything is cut.
 struct Tokenized {
-  std::string text;  // what was tokenised
+  std::string text;  // what was tokenized
   std::vector<std::int32_t> tokens;
   std::vector<text::TokenSpan> spans;  // of `text`; begin == end for what the tokenizer added
   std::vector<std::uint8_t> trained;   // 1: the model learns to say it

@@ -1,4 +1,4 @@
-// What fields and roles are called in people's records, and records of other trainings than language modelling.
+// What fields and roles are called in people's records, and records of other trainings than language modeling.
 #pragma once
 
 #include "config/run_config.h"

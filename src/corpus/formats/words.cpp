@@ -3,13 +3,13 @@
 
 #include <atomic>
 #include <filesystem>
-#include <mutex>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash/content_hash.h"
+#include "base/mutex.h"
 #include "text/template_source.h"
 
 namespace lockstep::corpus {
@@ -63,7 +63,7 @@ class ModelWords final : public Words {
   };
   const Opened& opened() const {
     if (const Opened* ready = ready_.load(std::memory_order_acquire)) return *ready;
-    const std::lock_guard lock(opening_);
+    const base::Lock lock(opening_);
     if (!opened_) {
       const text::TokenizerFiles files = text::read_tokenizer_files(folder_, tokenizer_.get());
       auto made = std::make_unique<Opened>();
@@ -78,8 +78,8 @@ class ModelWords final : public Words {
   fs::path where_, folder_;
   text::LazyTokenizer tokenizer_;
   std::string template_source_, template_from_, identity_;
-  mutable std::mutex opening_;
-  mutable std::unique_ptr<const Opened> opened_;
+  mutable base::Mutex opening_;
+  mutable std::unique_ptr<const Opened> opened_ LOCKSTEP_GUARDED_BY(opening_);
   mutable std::atomic<const Opened*> ready_ = nullptr;
 };
 

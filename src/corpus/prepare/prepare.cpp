@@ -1,4 +1,4 @@
-// Key, lock, tokenise, rename.
+// Key, lock, tokenize, rename.
 #include "corpus/prepare/prepare.h"
 
 #include <fcntl.h>
@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <thread>
 
 #include "base/error.h"
+#include "base/file/cache_folder.h"
+#include "base/file/descriptor.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "base/hash/content_hash.h"
@@ -53,27 +54,23 @@ class Lock {
  public:
   Lock(const fs::path& path, const std::function<void()>& on_wait)
       : path_(path), descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    if (descriptor_ < 0) {
+    if (!descriptor_.open()) {
       throw base::data_error("data", "cannot write {}: {}. Set data.cache_dir to a folder you may write to.", path.string(),
                              std::strerror(errno));
     }
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    if (::flock(descriptor_.number(), LOCK_EX | LOCK_NB) == 0) return;
     if (on_wait) on_wait();
-    while (::flock(descriptor_, LOCK_EX) != 0) {
+    while (::flock(descriptor_.number(), LOCK_EX) != 0) {
       if (errno == EINTR) continue;
-      const int error = errno;
-      ::close(descriptor_);
-      throw base::data_error("data", "cannot lock {}: {}. Set data.cache_dir to a local folder.", path.string(), std::strerror(error));
+      throw base::data_error("data", "cannot lock {}: {}. Set data.cache_dir to a local folder.", path.string(), std::strerror(errno));
     }
   }
-  ~Lock() { ::close(descriptor_); }
-  Lock(const Lock&) = delete;
   // Only once the cache is there: whoever still waits, or comes later with a lock of his own, finds it.
   void remove_file() const { ::unlink(path_.c_str()); }
 
  private:
   fs::path path_;
-  int descriptor_;
+  base::Descriptor descriptor_;
 };
 
 [[noreturn]] void nothing_to_train(const Files& files, const Counts& counts) {
@@ -141,15 +138,9 @@ bool needs_preparing(const config::DataConfig& data, const config::ModelConfig& 
 
 fs::path cache_folder(const config::DataConfig& data) {
   if (!data.cache_dir.empty()) return fs::path(data.cache_dir) / "data";
-  const auto set = [](const char* variable) -> fs::path {
-    const char* value = std::getenv(variable);
-    return value ? value : "";
-  };
-  if (const auto folder = set("LOCKSTEP_CACHE"); !folder.empty()) return folder / "data";
-  if (const auto folder = set("XDG_CACHE_HOME"); !folder.empty()) return folder / "lockstep" / "data";
-  if (const auto folder = set("HOME"); !folder.empty()) return folder / ".cache" / "lockstep" / "data";
+  if (const fs::path folder = base::cache_folder(); !folder.empty()) return folder / "data";
   throw base::data_error("data",
-                         "there is no place for tokenised data: neither HOME nor LOCKSTEP_CACHE is set. Set data.cache_dir to a folder.");
+                         "there is no place for tokenized data: neither HOME nor LOCKSTEP_CACHE is set. Set data.cache_dir to a folder.");
 }
 
 config::RecordFormat choose_format(const Files& files, const config::DataConfig& data) {
@@ -188,7 +179,7 @@ Prepared prepare(const config::DataConfig& data, std::int64_t seq_len, const std
   try {
     base::real_files().create_directories(folder);
   } catch (const base::UserError& error) {
-    throw base::data_error("data", "tokenised data cannot be kept: {} Set data.cache_dir to a folder you may write to.", error.what());
+    throw base::data_error("data", "tokenized data cannot be kept: {} Set data.cache_dir to a folder you may write to.", error.what());
   }
   const std::string key = key_of(data, seq_len, as_text, files, *words, folder);
   const fs::path path = folder / (key + ".lsd");
@@ -202,7 +193,7 @@ Prepared prepare(const config::DataConfig& data, std::int64_t seq_len, const std
   } catch (const base::UserError& error) {
     remove_partial(path);
     if (error.code() != base::ExitCode::checkpoint) throw;
-    throw base::data_error("data", "tokenised data cannot be kept: {} Set data.cache_dir to a folder with room.", error.what());
+    throw base::data_error("data", "tokenized data cannot be kept: {} Set data.cache_dir to a folder with room.", error.what());
   } catch (...) {  // whoever hears of the progress wants no more of it
     remove_partial(path);
     throw;

@@ -1,13 +1,12 @@
-// Threads take chunks of records in turn, tokenise them side by side, and hand them over in order.
+// Threads take chunks of records in turn, tokenize them side by side, and hand them over in order.
 #include "corpus/prepare/tokenize.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <thread>
 
 #include "base/error.h"
+#include "base/mutex.h"
 #include "config/config.h"
 #include "corpus/formats/format.h"
 
@@ -47,6 +46,7 @@ class Tokenizing {
     for (int i = 1; i < job_.threads; ++i) threads.emplace_back([this] { work(); });
     work();
     for (std::thread& thread : threads) thread.join();
+    const base::Lock lock(writing_);
     if (error_) std::rethrow_exception(error_);
     return counts_;
   }
@@ -60,7 +60,7 @@ class Tokenizing {
   }
 
   std::optional<Chunk> next_chunk() {
-    const std::lock_guard lock(scanning_);
+    const base::Lock lock(scanning_);
     if (scanned_) return std::nullopt;
     Chunk chunk{.number = chunks_++, .first_record = records_};
     std::size_t bytes = 0;
@@ -184,8 +184,8 @@ class Tokenizing {
 
   // Waits for its turn; false once something is wrong with an earlier chunk or this one.
   bool hand_over(const Chunk& chunk, const Output& output) {
-    std::unique_lock lock(writing_);
-    turn_.wait(lock, [&] { return error_ || written_ == chunk.number; });
+    base::Lock lock(writing_);
+    turn_.wait(lock, [&]() LOCKSTEP_REQUIRES(writing_) { return error_ || written_ == chunk.number; });
     if (error_) return false;
     try {
       if (output.error) std::rethrow_exception(output.error);
@@ -198,7 +198,7 @@ class Tokenizing {
       if (job_.on_progress) job_.on_progress(chunk.progress);
     } catch (...) {
       error_ = std::current_exception();
-      const std::lock_guard stop(scanning_);
+      const base::Lock stop(scanning_);
       scanned_ = true;
     }
     ++written_;
@@ -206,7 +206,7 @@ class Tokenizing {
     return !error_;
   }
 
-  void add_counts(const Counts& more) {
+  void add_counts(const Counts& more) LOCKSTEP_REQUIRES(writing_) {
     counts_.records += more.records;
     counts_.samples += more.samples;
     counts_.tokens += more.tokens;
@@ -223,17 +223,17 @@ class Tokenizing {
   const Job& job_;
   CacheWriter& writer_;
 
-  std::mutex scanning_;
-  Scanner scanner_;  // guarded by scanning_, as is all up to writing_
-  bool scanned_ = false;
-  std::int64_t chunks_ = 0;
-  std::uint64_t records_ = 0;
+  base::Mutex scanning_;
+  Scanner scanner_ LOCKSTEP_GUARDED_BY(scanning_);
+  bool scanned_ LOCKSTEP_GUARDED_BY(scanning_) = false;
+  std::int64_t chunks_ LOCKSTEP_GUARDED_BY(scanning_) = 0;
+  std::uint64_t records_ LOCKSTEP_GUARDED_BY(scanning_) = 0;
 
-  std::mutex writing_;  // taken before scanning_, where both are
-  std::condition_variable turn_;
-  std::int64_t written_ = 0;  // guarded by writing_, as is all below
-  Counts counts_;
-  std::exception_ptr error_;
+  base::Mutex writing_;  // taken before scanning_, where both are
+  base::Condition turn_;
+  std::int64_t written_ LOCKSTEP_GUARDED_BY(writing_) = 0;
+  Counts counts_ LOCKSTEP_GUARDED_BY(writing_);
+  std::exception_ptr error_ LOCKSTEP_GUARDED_BY(writing_);
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ namespace lockstep::job {
 struct WaitingForOwner {  // of the run folder, who may be gone
   std::string text;
 };
-struct WaitingForData {  // another process tokenises it
+struct WaitingForData {  // another process tokenizes it
   std::string path;
 };
 struct Tokenizing {  // often

@@ -118,10 +118,10 @@ journal::Identity identity_of(const config::RunConfig& config, std::span<const s
   journal::Identity identity = {{"the run's name", config.name}, {"the build", build_id()}};
   for (const config::KeyValue& entry : config::key_values(config)) {
     if (entry.key == "name" || among(may_differ, entry.key)) continue;
-    const bool tokenised = !prepared.empty() && (entry.key == "data.path" || entry.key == "data.validation_path");
+    const bool tokenized = !prepared.empty() && (entry.key == "data.path" || entry.key == "data.validation_path");
     if (entry.key == "checkpoint.resume")
       identity.push_back({entry.key, resume_of(config.checkpoint.resume)});
-    else if (tokenised)
+    else if (tokenized)
       continue;
     else if (among(paths, entry.key))
       add_paths(identity, entry.key, entry.value, parts_of(config, entry.key));
@@ -129,7 +129,7 @@ journal::Identity identity_of(const config::RunConfig& config, std::span<const s
       identity.push_back({entry.key, entry.value});
   }
   for (std::size_t i = 0; i < prepared.size(); ++i)
-    identity.push_back({i == 0 ? "data.path (tokenised)" : "data.validation_path (tokenised)", prepared[i]});
+    identity.push_back({i == 0 ? "data.path (tokenized)" : "data.validation_path (tokenized)", prepared[i]});
   return identity;
 }
 

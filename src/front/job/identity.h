@@ -10,7 +10,7 @@
 
 namespace lockstep::job {
 
-// `prepared`: keys of tokenised data, which stand for its whole content. Other files count with their size and a hash: of all of it up
+// `prepared`: keys of tokenized data, which stand for its whole content. Other files count with their size and a hash: of all of it up
 // to 16 MiB, of 64 pieces spread over it beyond.
 journal::Identity identity_of(const config::RunConfig& config, std::span<const std::string> prepared);
 

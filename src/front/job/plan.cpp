@@ -23,12 +23,6 @@ std::string describe_data(const config::DataConfig& data) {
   }
 }
 
-config::Backend expected_backend(config::Backend asked, int world_size, bool on_gpus) {
-  if (world_size == 1) return config::Backend::single;
-  if (asked != config::Backend::automatic) return asked;
-  return on_gpus ? config::Backend::nccl : config::Backend::gloo;
-}
-
 std::optional<std::int64_t> steps_of(const RunPlan& plan, const config::TrainerConfig& trainer) {
   if (trainer.max_steps > 0) return trainer.max_steps;
   if (!plan.epoch_samples) return std::nullopt;

@@ -25,8 +25,6 @@ struct RunPlan {
   std::vector<std::string> notes;  // one line each
 };
 
-config::Backend expected_backend(config::Backend asked, int world_size, bool on_gpus);
-
 // trainer.max_steps, or what the epochs make of the counted samples; nothing where they were not counted.
 std::optional<std::int64_t> steps_of(const RunPlan& plan, const config::TrainerConfig& trainer);
 

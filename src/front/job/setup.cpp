@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "config/backend.h"
 #include "front/job/naming.h"
 #include "layout/decoder.h"
 
@@ -160,7 +161,7 @@ void plan_for_world(Setup& setup) {
   const RunConfig& config = setup.settings.values;
   setup.plan.world_size = setup.job.world_size;
   setup.plan.batch = config::plan_batch(config, setup.job.world_size);
-  setup.plan.backend = expected_backend(config.trainer.distributed.backend, setup.job.world_size, setup.on_gpus);
+  setup.plan.backend = config::chosen_backend(config.trainer.distributed.backend, setup.job.world_size, setup.on_gpus);
   layout::MemoryWish wish{.ranks = setup.job.world_size, .on_gpu = setup.on_gpus};
   if (setup.gpu_bytes > 0) wish.device_bytes = setup.gpu_bytes;
   setup.plan.memory = layout::rank_memory(config, setup.plan.batch, wish);

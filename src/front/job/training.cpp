@@ -1,4 +1,4 @@
-// The order of things in a run: own, tokenise, meet, start, restart, end.
+// The order of things in a run: own, tokenize, meet, start, restart, end.
 #include "front/job/training.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using launch::Outcome;
 
-struct StoppedEarly {};  // while data was tokenised
+struct StoppedEarly {};  // while data was tokenized
 
 // What a person must mend first would only fail again.
 bool worth_a_restart(int exit_code) {

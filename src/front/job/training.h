@@ -15,7 +15,7 @@
 
 namespace lockstep::job {
 
-// Hears of everything while prepare() and run() last: from their thread, and of Tokenizing from those that tokenise, one at a time.
+// Hears of everything while prepare() and run() last: from their thread, and of Tokenizing from those that tokenize, one at a time.
 // What it throws ends the run.
 using Listener = std::function<void(const Event&)>;
 
@@ -45,7 +45,7 @@ class Training {
 
   // For a plan that is shown and not carried out: where the steps follow from the data, counts it.
   void count_samples();
-  // Takes the run folder and tokenises the data, which may take long. run() does it where nobody did before.
+  // Takes the run folder and tokenizes the data, which may take long. run() does it where nobody did before.
   void prepare();
   // Starts the ranks, again where they fail and may restart, and returns when no process of the run is left. Once.
   Ended run();
@@ -73,7 +73,7 @@ class Training {
   launch::StopWish stop_;
   Setup setup_;
   std::optional<Ownership> owned_;
-  std::optional<std::vector<std::string>> prepared_;  // keys of tokenised data
+  std::optional<std::vector<std::string>> prepared_;  // keys of tokenized data
   std::optional<Meeting> meeting_;
   std::optional<Follower> follower_;  // where shows()
   bool private_config_ = false;

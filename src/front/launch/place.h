@@ -1,4 +1,4 @@
-// Recognises other launchers (torchrun, srun, mpirun, variables set by hand) from the environment: this process is then one rank of theirs.
+// Recognizes other launchers (torchrun, srun, mpirun, variables set by hand) from the environment: this process is then one rank of theirs.
 #pragma once
 
 #include <optional>

@@ -63,11 +63,11 @@ MemoryPlan plan_memory(const config::RunConfig& config, const layout::MemoryWish
 
 std::string to_text(const MemoryPlan& plan) {
   const config::RunConfig& c = plan.config;
-  std::string text = fmt::format("memory of each of {} rank{}: {}, {} parameters, {}; {} x {} tokens at once, {} micro-batch{} a step\n\n",
-                                 plan.wish.ranks, plan.wish.ranks == 1 ? "" : "s", c.model.name,
-                                 base::human_count(static_cast<double>(layout::count_parameters(c.model))), config::name_of(c.model.dtype),
-                                 plan.batch.batch_size, c.data.seq_len, plan.batch.gradient_accumulation,
-                                 plan.batch.gradient_accumulation == 1 ? "" : "es");
+  std::string text = fmt::format(
+      "memory of each of {} rank{}: {}, {} parameters, {}; {} x {} tokens at once, {} micro-batch{} per step\n\n", plan.wish.ranks,
+      plan.wish.ranks == 1 ? "" : "s", c.model.name, base::human_count(static_cast<double>(layout::count_parameters(c.model))),
+      config::name_of(c.model.dtype), plan.batch.batch_size, c.data.seq_len, plan.batch.gradient_accumulation,
+      plan.batch.gradient_accumulation == 1 ? "" : "es");
   for (const auto& [part, bytes, exact] : plan.memory.parts)
     text += fmt::format("  {:<18}{:>2} {:>10}   {}\n", layout::name_of(part), exact ? "" : "<=", human(bytes), remark(plan, part));
   text += fmt::format("  {:<18}{:>13}\n", "in all", human(plan.memory.total()));
@@ -119,7 +119,7 @@ std::string in_one_line(const RankMemory& memory) {
   for (const auto& [part, bytes, exact] : memory.parts) {
     if (bytes * 50 >= memory.total()) words.push_back(fmt::format("{} {}", layout::name_of(part), human(bytes)));
   }
-  return fmt::format("{} a rank: {}", human(memory.total()), base::join(words, ", "));
+  return fmt::format("{} per rank: {}", human(memory.total()), base::join(words, ", "));
 }
 
 }  // namespace lockstep::plan

@@ -69,7 +69,7 @@ Prediction predict(const Measured& measured, const Link& link, int gpus) {
 std::string formula() {
   return R"(  bucket        = 2 (N-1)/N x bytes of a bucket / bandwidth + 2 (N-1) x latency     (ring all-reduce)
   communication = buckets x bucket
-  backward      = 2/3 x step / micro-batches a step                                  (the last micro-batch's)
+  backward      = 2/3 x step / micro-batches per step                                (the last micro-batch's)
   late          = bucket x buckets of the embedding, at least one                    (backward completes it last)
   exposed       = max(late, communication - backward x (buckets-1)/buckets)
   step on N     = step + exposed;  efficiency = step / step on N;  speed-up = N x efficiency, the batch a GPU kept

@@ -76,9 +76,9 @@ std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
                             config::name_of(config.model.dtype), origin_of(config)));
   if (!plan.memory.parts.empty()) line("memory", plan::in_one_line(plan.memory));
   line("data", job::describe_data(config.data));
-  line("batch", fmt::format("{} samples a step = batch {} x accumulation {} x {} rank{}", plan.batch.global_batch_size,
+  line("batch", fmt::format("{} samples per step = batch {} x accumulation {} x {} rank{}", plan.batch.global_batch_size,
                             plan.batch.batch_size, plan.batch.gradient_accumulation, plan.world_size, plan.world_size == 1 ? "" : "s"));
-  line("tokens a step", fmt::format("{} ({} a sample)", job::tokens_per_step(plan, config), config.data.seq_len));
+  line("tokens", fmt::format("{} per step ({} per sample)", job::tokens_per_step(plan, config), config.data.seq_len));
   line("learning rate", learning_rate_line(plan, config.trainer));
   line("steps", steps_line(plan, config.trainer));
   line("run folder", plan.folder);

@@ -1,11 +1,11 @@
-// How tokenising goes, on the terminal.
+// How tokenizing goes, on the terminal.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "base/progress_bar.h"
 #include "front/job/prepare_data.h"
-#include "front/show/progress_bar.h"
 
 namespace lockstep::show {
 
@@ -18,7 +18,7 @@ class TokenizingBar {
   job::DataListener listener();  // refers to this
 
  private:
-  std::optional<ProgressBar> bar_;
+  std::optional<base::ProgressBar> bar_;
   std::string path_;  // of the bar
 };
 

@@ -193,7 +193,7 @@ std::optional<Chunk> ChunkReader::take_rows() {
 }
 
 std::optional<Chunk> ChunkReader::next() {
-  const std::lock_guard lock(mutex_);
+  const base::Lock lock(mutex_);
   try {
     while (open_ || open_next()) {
       if (kind_ == ChunkKind::parquet_rows) {
@@ -214,7 +214,7 @@ std::optional<Chunk> ChunkReader::next() {
 }
 
 std::int64_t ChunkReader::chunks() {
-  const std::lock_guard lock(mutex_);
+  const base::Lock lock(mutex_);
   return index_;
 }
 

@@ -6,11 +6,12 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace lockstep::tokenize {
 
@@ -48,29 +49,29 @@ class ChunkReader {
   std::uint64_t total_bytes() const { return total_bytes_; }
 
  private:
-  bool open_next();
-  void fill(std::size_t bytes);
-  Chunk take(std::size_t bytes);
-  std::optional<Chunk> take_rows();
-  std::size_t end_of_lines();
-  std::size_t end_of_part();
+  bool open_next() LOCKSTEP_REQUIRES(mutex_);
+  void fill(std::size_t bytes) LOCKSTEP_REQUIRES(mutex_);
+  Chunk take(std::size_t bytes) LOCKSTEP_REQUIRES(mutex_);
+  std::optional<Chunk> take_rows() LOCKSTEP_REQUIRES(mutex_);
+  std::size_t end_of_lines() LOCKSTEP_REQUIRES(mutex_);
+  std::size_t end_of_part() LOCKSTEP_REQUIRES(mutex_);
 
   InputOptions options_;
   std::size_t chunk_bytes_;
   FindCut find_cut_;
   std::uint64_t total_bytes_ = 0;
 
-  std::mutex mutex_;
-  std::size_t file_ = 0;  // the next one to open
-  std::ifstream stream_;
-  std::filesystem::path path_;
-  ChunkKind kind_ = ChunkKind::text_part;
-  bool open_ = false, ended_ = false;
-  std::string pending_;  // read and not yet handed out
+  base::Mutex mutex_;
+  std::size_t file_ LOCKSTEP_GUARDED_BY(mutex_) = 0;  // the next one to open
+  std::ifstream stream_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::filesystem::path path_ LOCKSTEP_GUARDED_BY(mutex_);
+  ChunkKind kind_ LOCKSTEP_GUARDED_BY(mutex_) = ChunkKind::text_part;
+  bool open_ LOCKSTEP_GUARDED_BY(mutex_) = false, ended_ LOCKSTEP_GUARDED_BY(mutex_) = false;
+  std::string pending_ LOCKSTEP_GUARDED_BY(mutex_);  // read and not yet handed out
   struct Parquet;
-  std::unique_ptr<Parquet> parquet_;  // the open file, if it is one
-  std::int64_t line_ = 1, index_ = 0;
-  std::uint64_t offset_ = 0;
+  std::unique_ptr<Parquet> parquet_ LOCKSTEP_GUARDED_BY(mutex_);  // the open file, if it is one
+  std::int64_t line_ LOCKSTEP_GUARDED_BY(mutex_) = 1, index_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::uint64_t offset_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
 };
 
 // Calls `take` with every document of the chunk (a text_part is one piece of a document). Returns how many bad lines or rows

@@ -2,15 +2,14 @@
 #include "front/tokenize/tokenize.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <exception>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/mutex.h"
 #include "front/tokenize/cut.h"
 
 namespace lockstep::tokenize {
@@ -73,15 +72,15 @@ class InOrder {
   explicit InOrder(std::int64_t ahead) : ahead_(ahead) {}
 
   void put(std::int64_t index, Done done) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return stopped_ || index < next_ + ahead_; });
+    base::Lock lock(mutex_);
+    changed_.wait(lock, [&]() LOCKSTEP_REQUIRES(mutex_) { return stopped_ || index < next_ + ahead_; });
     finished_.emplace(index, std::move(done));
     changed_.notify_all();
   }
   // Nothing: all were handed out, or `wait` is over (then more() is true).
   std::optional<Done> take(std::chrono::milliseconds wait) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, wait, [&] { return finished_.contains(next_) || workers_ == 0; });
+    base::Lock lock(mutex_);
+    changed_.wait_for(lock, wait, [&]() LOCKSTEP_REQUIRES(mutex_) { return finished_.contains(next_) || workers_ == 0; });
     const auto found = finished_.find(next_);
     if (found == finished_.end()) return std::nullopt;
     Done done = std::move(found->second);
@@ -91,35 +90,36 @@ class InOrder {
     return done;
   }
   bool more() {
-    const std::lock_guard lock(mutex_);
+    const base::Lock lock(mutex_);
     return workers_ > 0 || !finished_.empty();
   }
   void worker_starts() {
-    const std::lock_guard lock(mutex_);
+    const base::Lock lock(mutex_);
     ++workers_;
   }
   void worker_ends() {
-    const std::lock_guard lock(mutex_);
+    const base::Lock lock(mutex_);
     --workers_;
     changed_.notify_all();
   }
   void stop() {
-    const std::lock_guard lock(mutex_);
+    const base::Lock lock(mutex_);
     stopped_ = true;
     changed_.notify_all();
   }
   bool stopped() {
-    const std::lock_guard lock(mutex_);
+    const base::Lock lock(mutex_);
     return stopped_;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::int64_t, Done> finished_;
-  std::int64_t next_ = 0, ahead_ = 0;
-  int workers_ = 0;
-  bool stopped_ = false;
+  base::Mutex mutex_;
+  base::Condition changed_;
+  const std::int64_t ahead_;
+  std::map<std::int64_t, Done> finished_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::int64_t next_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  int workers_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  bool stopped_ LOCKSTEP_GUARDED_BY(mutex_) = false;
 };
 
 class Job {

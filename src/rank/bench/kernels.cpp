@@ -189,7 +189,7 @@ class KernelBench {
     moves("sum_of_squares", gradient, bytes_of({gradient}), [&] { kernels::sum_of_squares({&gradient, 1}); });
   }
 
-  // The largest matrix of a block, as a step with frozen weights in few bits makes it whole.
+  // The largest matrix of a block, as a step with quantized frozen weights makes it whole.
   void dequantize() {
     const model::LeafSpec leaf{.name = "gate_up",
                                .pieces = {{"gate", {dims_.intermediate, dims_.hidden}}, {"up", {dims_.intermediate, dims_.hidden}}}};

@@ -60,9 +60,10 @@ std::string to_text(const StepResult& r) {
   if (r.driver_memory_bytes > 0) line("", size(r.driver_memory_bytes) + " taken as the driver counts, every process together");
   line("", size(r.host_peak_memory_bytes) + " of the host's");
   line("MFU", mfu);
-  line("", fmt::format("tokens/s x {:.4g} / peak; operations a token = 6 x (weights of trained matrices + layers x heads x head_dim x seq)"
-                       " + 4 x weights of frozen ones",
-                       r.flops_per_token.total()));
+  line("",
+       fmt::format("tokens/s x {:.4g} / peak; operations per token = 6 x (weights of trained matrices + layers x heads x head_dim x seq)"
+                   " + 4 x weights of frozen ones",
+                   r.flops_per_token.total()));
   line("roofline", fmt::format("{:.1f} % of this device's own matmul rate", 100 * flops / r.ceilings.flops_per_second));
   line("ceilings", ceilings_line(r.ceilings));
   if (r.profile) {

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/hash/crc32c.h"
 #include "base/json.h"
+#include "journal/run_folder.h"
 #include "journal/timeline.h"
 
 namespace lockstep::checkpoint {
@@ -36,14 +37,14 @@ std::uint32_t from_hex(const std::string& text) {
   return value;
 }
 
-Json files_json(const std::vector<FileRecord>& files) {
+Json files_json(const std::vector<FileEntry>& files) {
   Json list = Json::array();
-  for (const FileRecord& file : files) list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", hex(file.checksum)}});
+  for (const FileEntry& file : files) list.push_back({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", hex(file.checksum)}});
   return list;
 }
-Json tensors_json(const std::vector<SliceRecord>& tensors) {
+Json tensors_json(const std::vector<SliceEntry>& tensors) {
   Json list = Json::array();
-  for (const SliceRecord& slice : tensors) {
+  for (const SliceEntry& slice : tensors) {
     list.push_back({{"kind", slice.kind},
                     {"name", slice.name},
                     {"file", slice.file},
@@ -56,29 +57,29 @@ Json tensors_json(const std::vector<SliceRecord>& tensors) {
   }
   return list;
 }
-Json pieces_json(const std::vector<PieceRecord>& pieces) {
+Json pieces_json(const std::vector<PieceEntry>& pieces) {
   Json list = Json::array();
-  for (const PieceRecord& piece : pieces)
+  for (const PieceEntry& piece : pieces)
     list.push_back({{"file", piece.file}, {"begin", piece.begin}, {"end", piece.end}, {"crc32c", hex(piece.checksum)}});
   return list;
 }
-std::vector<FileRecord> files_from(const Json& list) {
-  std::vector<FileRecord> files;
+std::vector<FileEntry> files_from(const Json& list) {
+  std::vector<FileEntry> files;
   for (const Json& file : list) {
     files.push_back(
         {file.at("name").get<std::string>(), file.at("bytes").get<std::uint64_t>(), from_hex(file.at("crc32c").get<std::string>())});
   }
   return files;
 }
-std::vector<SliceRecord> tensors_from(const Json& list, int version) {
-  std::vector<SliceRecord> tensors;
+std::vector<SliceEntry> tensors_from(const Json& list, int version) {
+  std::vector<SliceEntry> tensors;
   for (const Json& tensor : list) {
-    SliceRecord slice{.kind = tensor.at("kind").get<std::string>(),
-                      .name = tensor.at("name").get<std::string>(),
-                      .file = tensor.at("file").get<std::string>(),
-                      .dtype = tensor.at("dtype").get<std::string>(),
-                      .shape = tensor.at("shape").get<std::vector<std::int64_t>>(),
-                      .checksum = from_hex(tensor.at("crc32c").get<std::string>())};
+    SliceEntry slice{.kind = tensor.at("kind").get<std::string>(),
+                     .name = tensor.at("name").get<std::string>(),
+                     .file = tensor.at("file").get<std::string>(),
+                     .dtype = tensor.at("dtype").get<std::string>(),
+                     .shape = tensor.at("shape").get<std::vector<std::int64_t>>(),
+                     .checksum = from_hex(tensor.at("crc32c").get<std::string>())};
     if (version > 1) {
       slice.begin = tensor.at("begin").get<std::int64_t>();
       slice.count = tensor.at("count").get<std::int64_t>();
@@ -88,8 +89,8 @@ std::vector<SliceRecord> tensors_from(const Json& list, int version) {
   }
   return tensors;
 }
-std::vector<PieceRecord> pieces_from(const Json& list) {
-  std::vector<PieceRecord> pieces;
+std::vector<PieceEntry> pieces_from(const Json& list) {
+  std::vector<PieceEntry> pieces;
   for (const Json& piece : list) {
     pieces.push_back({piece.at("file").get<std::string>(), piece.at("begin").get<std::uint64_t>(), piece.at("end").get<std::uint64_t>(),
                       from_hex(piece.at("crc32c").get<std::string>())});
@@ -160,7 +161,7 @@ Manifest read_manifest(const std::filesystem::path& folder) {
 
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t step, StepFolder::State state) {
   for (const auto& [known, ending] : endings) {
-    if (known == state) return folder / fmt::format("step-{:06}{}", step, ending);
+    if (known == state) return journal::checkpoint_folder(folder, step) += ending;
   }
   throw base::Bug("every state of a step's folder has an ending");
 }
@@ -171,12 +172,10 @@ std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder) {
   const std::set<std::string> gone = journal::leaving(folder);
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") || gone.contains(name) || !entry.is_directory(error)) continue;
-    const std::size_t digits_end = std::min(name.find_first_not_of("0123456789", 5), name.size());
-    std::int64_t step = 0;
-    if (std::from_chars(name.data() + 5, name.data() + digits_end, step).ec != std::errc()) continue;  // no digits, or too many
+    const auto named = journal::step_named(name);
+    if (!named || gone.contains(name) || !entry.is_directory(error)) continue;
     for (const auto& [state, ending] : endings) {
-      if (name.substr(digits_end) == ending) found.push_back({entry.path(), step, state});
+      if (named->ending == ending) found.push_back({entry.path(), named->step, state});
     }
   }
   std::sort(found.begin(), found.end(),

@@ -12,14 +12,14 @@ namespace lockstep::checkpoint {
 inline constexpr int format_version = 2;
 inline constexpr std::string_view kinds[] = {"model", "optimizer"};
 
-struct FileRecord {
+struct FileEntry {
   std::string name;
   std::uint64_t bytes = 0;
   std::uint32_t checksum = 0;  // CRC-32C
 };
 
 // Numbers [begin, begin + count) of a flattened tensor. Format 1 knows no slices: one for each tensor, whose count and offset are not told.
-struct SliceRecord {
+struct SliceEntry {
   std::string kind;  // "model" or "optimizer"
   std::string name;
   std::string file;
@@ -31,7 +31,7 @@ struct SliceRecord {
 };
 
 // Bytes [begin, end) of a file, as one writer wrote them.
-struct PieceRecord {
+struct PieceEntry {
   std::string file;
   std::uint64_t begin = 0, end = 0;
   std::uint32_t checksum = 0;
@@ -42,7 +42,7 @@ struct Part {
   std::int64_t step = 0;
   std::int64_t attempt = 0;
   std::string error;  // the writer could not do its share
-  std::vector<PieceRecord> pieces;
+  std::vector<PieceEntry> pieces;
 };
 std::string part_text(const Part& part);
 Part parse_part(std::string_view text, const std::filesystem::path& path);
@@ -52,8 +52,8 @@ struct Manifest {
   std::int64_t step = 0;
   int writers = 0;
   std::string time;
-  std::vector<FileRecord> files;
-  std::vector<SliceRecord> tensors;  // of one tensor: in order, one after the other
+  std::vector<FileEntry> files;
+  std::vector<SliceEntry> tensors;  // of one tensor: in order, one after the other
 };
 // Carries a checksum of itself and has exactly one spelling, so that every changed byte is noticed.
 std::string manifest_text(const Manifest& manifest);

@@ -64,16 +64,18 @@ ReadAhead::ReadAhead(std::vector<std::span<const std::byte>> ranges, std::size_t
 
 ReadAhead::~ReadAhead() {
   {
-    const std::lock_guard lock(mutex_);
+    const base::Lock lock(mutex_);
     closing_ = true;
   }
   changed_.notify_all();
 }
 
 void ReadAhead::work() {
-  std::unique_lock lock(mutex_);
+  base::Lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return closing_ || next_ == chunks_.size() || held_ < ahead_bytes_ || chunks_[next_].range <= current_; });
+    changed_.wait(lock, [&]() LOCKSTEP_REQUIRES(mutex_) {
+      return closing_ || next_ == chunks_.size() || held_ < ahead_bytes_ || chunks_[next_].range <= current_;
+    });
     if (closing_ || next_ == chunks_.size()) return;
     const Chunk chunk = chunks_[next_++];
     held_ += chunk.bytes.size();
@@ -86,17 +88,17 @@ void ReadAhead::work() {
 }
 
 bool ReadAhead::wait(std::size_t range) {
-  std::unique_lock lock(mutex_);
+  base::Lock lock(mutex_);
   current_ = range;
   changed_.notify_all();
-  changed_.wait(lock, [&] { return unread_[range] == 0; });
+  changed_.wait(lock, [&]() LOCKSTEP_REQUIRES(mutex_) { return unread_[range] == 0; });
   return !failed_[range];
 }
 
 void ReadAhead::done(std::size_t range) {
   drop_pages(ranges_[range]);
   {
-    const std::lock_guard lock(mutex_);
+    const base::Lock lock(mutex_);
     held_ -= ranges_[range].size();
   }
   changed_.notify_all();

@@ -1,12 +1,12 @@
 // Pages of mapped files: read ahead by several threads, given back behind the reader.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
 #include <span>
 #include <thread>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace lockstep::checkpoint {
 
@@ -33,14 +33,14 @@ class ReadAhead {
   const std::vector<std::span<const std::byte>> ranges_;
   const std::size_t ahead_bytes_;
   std::vector<Chunk> chunks_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::size_t next_ = 0;             // chunk that is read next
-  std::size_t current_ = 0;          // range that is waited for: it may be larger than the bytes ahead
-  std::size_t held_ = 0;             // bytes of chunks begun whose range is not done
-  std::vector<std::size_t> unread_;  // chunks of each range that are not in memory yet
-  std::vector<bool> failed_;
-  bool closing_ = false;
+  base::Mutex mutex_;
+  base::Condition changed_;
+  std::size_t next_ LOCKSTEP_GUARDED_BY(mutex_) = 0;             // chunk that is read next
+  std::size_t current_ LOCKSTEP_GUARDED_BY(mutex_) = 0;          // range that is waited for: it may be larger than the bytes ahead
+  std::size_t held_ LOCKSTEP_GUARDED_BY(mutex_) = 0;             // bytes of chunks begun whose range is not done
+  std::vector<std::size_t> unread_ LOCKSTEP_GUARDED_BY(mutex_);  // chunks of each range that are not in memory yet
+  std::vector<bool> failed_ LOCKSTEP_GUARDED_BY(mutex_);
+  bool closing_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::vector<std::jthread> threads_;
 };
 

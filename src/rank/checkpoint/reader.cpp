@@ -23,7 +23,7 @@ std::string shape_text(at::IntArrayRef shape) {
   return text + "]";
 }
 
-void check_file(const std::filesystem::path& folder, const FileRecord& record) {
+void check_file(const std::filesystem::path& folder, const FileEntry& record) {
   const std::filesystem::path path = folder / record.name;
   const auto bytes = base::real_files().size(path);
   if (!bytes) throw base::checkpoint_error("checkpoint", "{} is damaged: {} is missing", folder.string(), record.name);
@@ -50,8 +50,8 @@ at::Tensor tensor_of(std::span<const std::byte> bytes, at::ScalarType dtype, at:
 struct StoredSlices {
   const SafetensorsFile* file = nullptr;
   const TensorEntry* entry = nullptr;
-  std::vector<const SliceRecord*> slices;  // in order, covering all of it
-  std::deque<std::atomic<bool>> checked;   // by slice: its checksum has been compared
+  std::vector<const SliceEntry*> slices;  // in order, covering all of it
+  std::deque<std::atomic<bool>> checked;  // by slice: its checksum has been compared
 
   std::int64_t elements() const { return static_cast<std::int64_t>(entry->bytes() / c10::elementSize(entry->dtype)); }
   std::int64_t covered() const { return slices.empty() ? 0 : slices.back()->begin + slices.back()->count; }
@@ -66,7 +66,7 @@ std::span<const std::byte> StoredSlices::numbers(std::int64_t begin, std::int64_
     return bytes.subspan(static_cast<std::size_t>(first) * element, static_cast<std::size_t>(size) * element);
   };
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    const SliceRecord& slice = *slices[i];
+    const SliceEntry& slice = *slices[i];
     if (slice.begin >= begin + count || slice.begin + slice.count <= begin || checked[i]) continue;
     check_content(part(slice.begin, slice.count), slice.checksum, fmt::format("tensor {} in {}", slice.name, file->path().string()));
     checked[i] = true;
@@ -82,20 +82,20 @@ struct Reader::Impl {
   std::map<std::string, SafetensorsFile> files;
   std::map<std::pair<std::string, std::string>, StoredSlices> tensors;  // by kind and name
 
-  bool add(SliceRecord& record);
+  bool add(SliceEntry& record);
   StoredSlices& tensor(std::string_view kind, const std::string& name) {
     const auto found = tensors.find({std::string(kind), name});
     if (found == tensors.end()) throw base::checkpoint_error("checkpoint", "{} has no {} tensor {}", folder.string(), kind, name);
     return found->second;
   }
-  base::UserError differs(const SliceRecord& record) const {
+  base::UserError differs(const SliceEntry& record) const {
     return base::checkpoint_error("checkpoint", "{} is damaged: {} does not hold tensor {} as its manifest says", folder.string(),
                                   record.file, record.name);
   }
 };
 
 // False where the file has it otherwise, or where it does not follow what is there of its tensor.
-bool Reader::Impl::add(SliceRecord& record) {
+bool Reader::Impl::add(SliceEntry& record) {
   const auto file = files.find(record.file);
   const TensorEntry* entry = file == files.end() ? nullptr : file->second.find(record.name);
   if (entry == nullptr || entry->shape != record.shape || dtype_name(entry->dtype) != record.dtype) return false;
@@ -115,11 +115,11 @@ bool Reader::Impl::add(SliceRecord& record) {
 Reader::Reader(const std::filesystem::path& folder) : impl_(std::make_unique<Impl>()) {
   impl_->folder = folder;
   impl_->manifest = read_manifest(folder);
-  for (const FileRecord& file : impl_->manifest.files) {
+  for (const FileEntry& file : impl_->manifest.files) {
     check_file(folder, file);
     if (file.name.ends_with(".safetensors")) impl_->files.emplace(file.name, folder / file.name);
   }
-  for (SliceRecord& record : impl_->manifest.tensors) {
+  for (SliceEntry& record : impl_->manifest.tensors) {
     if (!impl_->add(record)) throw impl_->differs(record);
   }
   for (const auto& [name, stored] : impl_->tensors) {
@@ -135,7 +135,7 @@ std::string Reader::state_json() const { return base::read_text(impl_->folder / 
 
 std::vector<std::string> Reader::names(std::string_view kind) const {
   std::vector<std::string> names;
-  for (const SliceRecord& slice : impl_->manifest.tensors) {
+  for (const SliceEntry& slice : impl_->manifest.tensors) {
     if (slice.kind == kind && slice.begin == 0) names.push_back(slice.name);
   }
   return names;
@@ -176,7 +176,7 @@ void Reader::forget(std::string_view kind, const std::string& name) const {
 }
 
 void Reader::verify() const {
-  for (const FileRecord& record : impl_->manifest.files) {
+  for (const FileEntry& record : impl_->manifest.files) {
     const auto path = impl_->folder / record.name;
     const auto mapped = impl_->files.find(record.name);
     if (mapped != impl_->files.end()) {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/safetensors.h"
+#include "base/file/safetensors.h"
 
 namespace lockstep::checkpoint {
 namespace {

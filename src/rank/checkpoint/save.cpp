@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file/replace_folder.h"
 #include "base/hash/crc32c.h"
 #include "base/log.h"
 #include "base/hash/mix.h"
@@ -62,8 +63,8 @@ std::string index_text(std::span<const CutFile> files) {
 // What all writers say of one file, joined in its order: every byte was written once, and every slice has the checksum of its pieces.
 class Joiner {
  public:
-  Joiner(const CutFile& file, std::vector<PieceRecord> pieces) : file_(file), pieces_(std::move(pieces)) {
-    std::sort(pieces_.begin(), pieces_.end(), [](const PieceRecord& a, const PieceRecord& b) { return a.begin < b.begin; });
+  Joiner(const CutFile& file, std::vector<PieceEntry> pieces) : file_(file), pieces_(std::move(pieces)) {
+    std::sort(pieces_.begin(), pieces_.end(), [](const PieceEntry& a, const PieceEntry& b) { return a.begin < b.begin; });
   }
   void into(Manifest& manifest, const Cut& cut) {
     take(file_.header.size());
@@ -87,7 +88,7 @@ class Joiner {
     std::uint32_t checksum = 0;
     while (at_ < end) {
       if (next_ == pieces_.size() || pieces_[next_].begin != at_ || pieces_[next_].end <= at_ || pieces_[next_].end > end) throw misfit();
-      const PieceRecord& piece = pieces_[next_++];
+      const PieceEntry& piece = pieces_[next_++];
       checksum = base::crc32c_combine(checksum, piece.checksum, piece.end - piece.begin);
       whole_ = base::crc32c_combine(whole_, piece.checksum, piece.end - piece.begin);
       at_ = piece.end;
@@ -99,7 +100,7 @@ class Joiner {
   }
 
   const CutFile& file_;
-  std::vector<PieceRecord> pieces_;
+  std::vector<PieceEntry> pieces_;
   std::size_t next_ = 0;
   std::uint64_t at_ = 0;
   std::uint32_t whole_ = 0;
@@ -138,7 +139,7 @@ Save stage(Staging& staging, std::int64_t step, std::int64_t attempt, const Cont
 SaveWriter::SaveWriter(base::FileSystem& files, const Saver::Options& options, std::function<bool(double quiet_s)> patience)
     : files_(files), options_(options), patience_(std::move(patience)) {}
 
-FileRecord SaveWriter::write_text(const std::filesystem::path& path, const std::string& text) {
+FileEntry SaveWriter::write_text(const std::filesystem::path& path, const std::string& text) {
   auto file = files_.create(path);
   file->write(bytes_of(text));
   file->sync_and_close();
@@ -227,9 +228,9 @@ void SaveWriter::wait_until_visible(const std::filesystem::path& path, std::uint
 void SaveWriter::finish(const Save& save) {
   const auto folder = step_folder(options_.folder, save.step, State::partial);
   Manifest manifest{.step = save.step, .writers = options_.share.count, .time = base::utc_time(), .files = {}, .tensors = {}};
-  std::map<std::string, std::vector<PieceRecord>> pieces;  // by file
+  std::map<std::string, std::vector<PieceEntry>> pieces;  // by file
   for (Part& part : wait_for_parts(save)) {
-    for (PieceRecord& piece : part.pieces) pieces[piece.file].push_back(std::move(piece));
+    for (PieceEntry& piece : part.pieces) pieces[piece.file].push_back(std::move(piece));
   }
   for (const CutFile& file : save.files) {
     Joiner(file, std::move(pieces[file.name])).into(manifest, options_.cut);
@@ -256,16 +257,7 @@ void SaveWriter::put_in_place(const Save& save) {
   const auto partial = step_folder(options_.folder, save.step, State::partial);
   const auto whole = step_folder(options_.folder, save.step);
   const auto replaced = step_folder(options_.folder, save.step, State::replaced);
-  const bool replaces = std::filesystem::exists(whole);
-  if (replaces) files_.rename(whole, replaced);
-  try {
-    files_.rename(partial, whole);
-    files_.sync_directory(options_.folder);
-  } catch (...) {
-    if (replaces && !std::filesystem::exists(whole)) files_.rename(replaced, whole);
-    throw;
-  }
-  if (replaces) remove_quietly({replaced, save.step, State::replaced});
+  if (base::replace_folder(files_, partial, whole, replaced)) remove_quietly({replaced, save.step, State::replaced});
 }
 
 void SaveWriter::remove_oldest(std::int64_t saved_step) {

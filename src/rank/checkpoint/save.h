@@ -47,7 +47,7 @@ class SaveWriter {
  private:
   void write_ranges(const CutFile& file, std::span<const StagedRange> ranges, const std::filesystem::path& folder, Part& part);
   void reserve_part(const std::filesystem::path& folder);
-  FileRecord write_text(const std::filesystem::path& path, const std::string& text);
+  FileEntry write_text(const std::filesystem::path& path, const std::string& text);
   std::vector<Part> wait_for_parts(const Save& save);
   void wait_until_visible(const std::filesystem::path& path, std::uint64_t bytes);
   void put_in_place(const Save& save);

@@ -1,12 +1,12 @@
 // The saver: copies in the caller's thread, writes in its own.
 #include <atomic>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/checkpoint/save.h"
 
@@ -30,8 +30,8 @@ struct Saver::Impl {
   std::int64_t attempts = 0;
   std::atomic<bool> busy = false;
   std::atomic<std::int64_t> closing_ns = 0;  // when the destructor began; 0: not yet
-  std::mutex mutex;
-  std::optional<std::string> error;  // guarded by mutex
+  base::Mutex mutex;
+  std::optional<std::string> error LOCKSTEP_GUARDED_BY(mutex);
 
   Impl(base::FileSystem& files_, Options options_) : files(files_), options(std::move(options_)) {}
 
@@ -59,7 +59,7 @@ void Saver::Impl::run() noexcept {
   } catch (const std::exception& failure) {
     const std::string reason = without_room(failure.what());
     writer.give_up(save, reason);
-    const std::lock_guard lock(mutex);
+    const base::Lock lock(mutex);
     error = explain(reason);
   }
   busy = false;
@@ -104,7 +104,7 @@ void Saver::wait() {
 }
 
 std::optional<std::string> Saver::take_error() {
-  const std::lock_guard lock(impl_->mutex);
+  const base::Lock lock(impl_->mutex);
   return std::exchange(impl_->error, std::nullopt);
 }
 

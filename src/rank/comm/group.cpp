@@ -3,8 +3,6 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <mutex>
-
 #include "base/error.h"
 #include "rank/comm/group_state.h"
 #include "rank/comm/meeting.h"
@@ -61,7 +59,7 @@ Work Group::stamped(std::string_view kind, std::string_view what, const at::Tens
   // Both the waiting thread and the watcher hold the transport's work.
   auto shared = std::make_shared<Work>(std::move(work));
   {
-    std::lock_guard lock(state_->mutex);
+    const base::Lock lock(state_->mutex);
     state_->in_flight.push_back({slot, sequence, shared});
   }
   auto wait = [state = state_, slot, sequence, shared, failed] {
@@ -147,7 +145,7 @@ bool Group::all_agree(bool yes, std::string_view what) const {
 }
 
 void Group::mark_finished() const {
-  std::lock_guard lock(state_->mutex);
+  const base::Lock lock(state_->mutex);
   std::erase_if(state_->in_flight, [&](const State::InFlight& operation) {
     const bool done = operation.work->finished();
     if (done) state_->page->mark(operation.slot, operation.sequence, journal::OperationState::finished);

@@ -1,9 +1,9 @@
 // What a Group's copies share: its counter, its page and the operations under way.
 #pragma once
 
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "rank/comm/comm.h"
 
 namespace lockstep::comm {
@@ -18,8 +18,8 @@ struct Group::State {
   at::Device device = at::kCPU;
   std::uint64_t sequence = 0;
   bool recording = false;
-  std::mutex mutex;  // guards what follows
-  std::vector<InFlight> in_flight;
+  base::Mutex mutex;
+  std::vector<InFlight> in_flight LOCKSTEP_GUARDED_BY(mutex);
 };
 
 }  // namespace lockstep::comm

@@ -6,13 +6,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace lockstep::comm {
 namespace {
@@ -29,12 +28,12 @@ struct Life {
   c10::intrusive_ptr<c10d::Store> store;
   int rank;
   double every_s;
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool over = false;
+  base::Mutex mutex;
+  base::Condition changed;
+  bool over LOCKSTEP_GUARDED_BY(mutex) = false;
 
   void live() {
-    std::unique_lock lock(mutex);
+    base::Lock lock(mutex);
     while (!over) {
       lock.unlock();
       try {
@@ -43,7 +42,7 @@ struct Life {
         return;  // whoever uses the store next hears of it
       }
       lock.lock();
-      changed.wait_for(lock, std::chrono::duration<double>(every_s), [this] { return over; });
+      changed.wait_for(lock, std::chrono::duration<double>(every_s), [this]() LOCKSTEP_REQUIRES(mutex) { return over; });
     }
   }
 };
@@ -58,7 +57,7 @@ class StoreMeetingPoint final : public MeetingPoint {
     std::thread([life = life_] { life->live(); }).detach();
   }
   ~StoreMeetingPoint() override {
-    const std::lock_guard lock(life_->mutex);
+    const base::Lock lock(life_->mutex);
     life_->over = true;
     life_->changed.notify_all();
   }

@@ -3,11 +3,10 @@
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "rank/comm/transport.h"
 
 namespace lockstep::comm {
@@ -15,20 +14,20 @@ namespace {
 
 // One operation's progress, shared by the thread that runs it and whoever waits.
 struct Ticket {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  std::exception_ptr error;
+  base::Mutex mutex;
+  base::Condition changed;
+  bool done LOCKSTEP_GUARDED_BY(mutex) = false;
+  std::exception_ptr error LOCKSTEP_GUARDED_BY(mutex);
 
   void finish(std::exception_ptr failure) {
-    std::lock_guard lock(mutex);
+    const base::Lock lock(mutex);
     done = true;
     error = std::move(failure);
     changed.notify_all();
   }
   void wait() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return done; });
+    base::Lock lock(mutex);
+    changed.wait(lock, [&]() LOCKSTEP_REQUIRES(mutex) { return done; });
     if (error) std::rethrow_exception(error);
   }
 };
@@ -93,13 +92,13 @@ class QueuedTransport : public Transport {
       ticket->finish(std::move(failure));
     };
     {
-      std::lock_guard lock(mutex_);
+      const base::Lock lock(mutex_);
       jobs_.push_back(std::move(job));
     }
     changed_.notify_one();
     return Work([ticket] { ticket->wait(); },
                 [ticket] {
-                  std::lock_guard lock(ticket->mutex);
+                  const base::Lock lock(ticket->mutex);
                   return ticket->done;
                 });
   }
@@ -114,8 +113,8 @@ class QueuedTransport : public Transport {
     while (true) {
       std::function<void()> job;
       {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return stopping_ || !jobs_.empty(); });
+        base::Lock lock(mutex_);
+        changed_.wait(lock, [&]() LOCKSTEP_REQUIRES(mutex_) { return stopping_ || !jobs_.empty(); });
         if (jobs_.empty()) return;
         job = std::move(jobs_.front());
         jobs_.pop_front();
@@ -126,7 +125,7 @@ class QueuedTransport : public Transport {
 
   void stop() {
     {
-      std::lock_guard lock(mutex_);
+      const base::Lock lock(mutex_);
       stopping_ = true;
     }
     changed_.notify_all();
@@ -135,10 +134,10 @@ class QueuedTransport : public Transport {
 
   std::shared_ptr<Transport> host_;
   at::Device device_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;
-  bool stopping_ = false;
+  base::Mutex mutex_;
+  base::Condition changed_;
+  std::deque<std::function<void()>> jobs_ LOCKSTEP_GUARDED_BY(mutex_);
+  bool stopping_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

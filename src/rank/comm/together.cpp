@@ -3,12 +3,11 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "rank/comm/transport.h"
 
 namespace lockstep::comm {
@@ -16,11 +15,11 @@ namespace {
 
 // One attempt of this rank. Shared with its thread, which may never come back from a library that waits for a rank that has failed.
 struct Attempt {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool over = false;
-  std::shared_ptr<Transport> transport;
-  std::string failure;
+  base::Mutex mutex;
+  base::Condition changed;
+  bool over LOCKSTEP_GUARDED_BY(mutex) = false;
+  std::shared_ptr<Transport> transport LOCKSTEP_GUARDED_BY(mutex);
+  std::string failure LOCKSTEP_GUARDED_BY(mutex);
 };
 
 std::shared_ptr<Attempt> begin(const std::function<std::shared_ptr<Transport>()>& connect) {
@@ -34,7 +33,7 @@ std::shared_ptr<Attempt> begin(const std::function<std::shared_ptr<Transport>()>
       failure = error.what();
       failure = failure.substr(0, failure.find('\n'));
     }
-    const std::lock_guard lock(attempt->mutex);
+    const base::Lock lock(attempt->mutex);
     attempt->transport = std::move(transport);
     attempt->failure = std::move(failure);
     attempt->over = true;
@@ -73,18 +72,21 @@ std::shared_ptr<Transport> connect_together(const c10::intrusive_ptr<c10d::Store
   const std::int64_t begun_ns = base::now_ns();
   bool told = false;
   for (;;) {
-    std::unique_lock lock(attempt->mutex);
-    attempt->changed.wait_for(lock, std::chrono::milliseconds(2), [&] { return attempt->over && !told; });
+    base::Lock lock(attempt->mutex);
+    attempt->changed.wait_for(lock, std::chrono::milliseconds(2),
+                              [&]() LOCKSTEP_REQUIRES(attempt->mutex) { return attempt->over && !told; });
     const bool over = attempt->over;
+    const std::shared_ptr<Transport> transport = attempt->transport;
+    const std::string own_failure = attempt->failure;
     lock.unlock();
     if (over && !std::exchange(told, true)) {
-      if (!attempt->failure.empty())
-        decision.say(attempt->failure);
+      if (!own_failure.empty())
+        decision.say(own_failure);
       else if (store->add(well, 1) == place.world_size)
         decision.say(std::string(all_well));
     }
     if (const auto word = decision.heard()) {
-      if (*word == all_well) return attempt->transport;
+      if (*word == all_well) return transport;
       failure = *word;
       return nullptr;
     }

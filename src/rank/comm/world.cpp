@@ -7,13 +7,14 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
-#include <mutex>
 #include <numeric>
 #include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/text.h"
+#include "config/backend.h"
 #include "rank/comm/meeting.h"
 #include "rank/comm/transport.h"
 
@@ -30,7 +31,8 @@ int integer_from(const char* variable, int otherwise) {
 
 config::Backend choose(config::Backend asked, const World::Options& options) {
   const bool on_gpu = options.device.is_cuda();
-  if (options.place.world_size == 1) return config::Backend::single;
+  const config::Backend chosen = config::chosen_backend(asked, options.place.world_size, on_gpu || options.nccl);
+  if (options.place.world_size == 1) return chosen;
   if (asked == config::Backend::single) {
     throw base::usage_error("comm", "--sync-backend single is for one rank, but there are {}. Use auto, nccl, gloo or cpu, or --ranks 1.",
                             options.place.world_size);
@@ -39,8 +41,7 @@ config::Backend choose(config::Backend asked, const World::Options& options) {
     throw base::usage_error("comm", "--sync-backend nccl needs GPUs, but this rank is on {}. Use gloo, or leave it out.",
                             options.device.str());
   }
-  if (asked != config::Backend::automatic) return asked;
-  return on_gpu || options.nccl ? config::Backend::nccl : config::Backend::gloo;
+  return chosen;
 }
 
 }  // namespace
@@ -62,8 +63,8 @@ Place place_from_environment() {
 struct World::Connection {
   c10::intrusive_ptr<c10d::Store> store;
   std::atomic<bool> stopping = false;
-  std::mutex mutex;  // guards what follows
-  std::function<void()> look;
+  base::Mutex mutex;
+  std::function<void()> look LOCKSTEP_GUARDED_BY(mutex);
   std::thread watcher;
 };
 
@@ -91,7 +92,7 @@ std::shared_ptr<Transport> connect_nccl(const c10::intrusive_ptr<c10d::Store>& s
 }  // namespace
 
 void World::watch(std::function<void()> look) {
-  const std::lock_guard lock(connection_->mutex);
+  const base::Lock lock(connection_->mutex);
   connection_->look = std::move(look);
 }
 
@@ -107,7 +108,7 @@ World::World(const Options& options, std::shared_ptr<journal::PageWriter> page)
   connection_->watcher = std::thread([this] {
     while (!connection_->stopping) {
       {
-        const std::lock_guard lock(connection_->mutex);
+        const base::Lock lock(connection_->mutex);
         for (const Member& member : groups_) member.group.mark_finished();
         if (connection_->look) connection_->look();
       }
@@ -164,7 +165,7 @@ void World::add(std::string name, std::vector<int> ranks, std::shared_ptr<Transp
   std::shared_ptr<MeetingPoint> meeting;
   if (keys) meeting = make_meeting_point(keys, transport->rank(), transport->size(), silence_s_);
   Group group(std::move(name), device_, transport, page_, std::move(meeting));
-  const std::lock_guard lock(connection_->mutex);
+  const base::Lock lock(connection_->mutex);
   groups_.push_back({std::move(ranks), std::move(transport), std::move(group)});
 }
 

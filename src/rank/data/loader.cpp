@@ -1,9 +1,7 @@
 // Reader threads that keep a ring of micro-batches filled, in the global order.
 #include <algorithm>
-#include <condition_variable>
 #include <exception>
 #include <limits>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -12,6 +10,7 @@
 
 #include "base/hash/draws.h"
 #include "base/error.h"
+#include "base/mutex.h"
 #include "rank/data/data.h"
 
 namespace lockstep::data {
@@ -56,12 +55,12 @@ struct Loader::Impl {
     Batch batch;
     std::exception_ptr error;
   };
-  std::mutex mutex;
-  std::condition_variable room, ready;
-  std::vector<Slot> slots;       // guarded by mutex, as is all below
-  std::int64_t next_ticket = 0;  // to be drawn by a reader
-  std::int64_t taken = 0;        // handed out by next()
-  bool stopping = false;
+  base::Mutex mutex;
+  base::Condition room, ready;
+  std::vector<Slot> slots LOCKSTEP_GUARDED_BY(mutex);
+  std::int64_t next_ticket LOCKSTEP_GUARDED_BY(mutex) = 0;  // to be drawn by a reader
+  std::int64_t taken LOCKSTEP_GUARDED_BY(mutex) = 0;        // handed out by next()
+  bool stopping LOCKSTEP_GUARDED_BY(mutex) = false;
   std::int64_t step = 0;  // of next(); used by its caller's thread only
   std::vector<std::thread> readers;
 
@@ -106,7 +105,7 @@ Loader::Impl::Impl(std::shared_ptr<const Corpus> corpus_, const Options& options
 
 Loader::Impl::~Impl() {
   {
-    const std::lock_guard lock(mutex);
+    const base::Lock lock(mutex);
     stopping = true;
   }
   room.notify_all();
@@ -174,9 +173,10 @@ Batch Loader::Impl::make(std::int64_t ticket) const {
 }
 
 void Loader::Impl::read_ahead() {
-  std::unique_lock lock(mutex);
+  base::Lock lock(mutex);
   while (true) {
-    room.wait(lock, [this] { return stopping || next_ticket < taken + static_cast<std::int64_t>(slots.size()); });
+    room.wait(lock,
+              [this]() LOCKSTEP_REQUIRES(mutex) { return stopping || next_ticket < taken + static_cast<std::int64_t>(slots.size()); });
     if (stopping || next_ticket >= end_ticket()) return;
     const std::int64_t ticket = next_ticket++;
     Slot slot;
@@ -194,12 +194,12 @@ void Loader::Impl::read_ahead() {
 }
 
 Batch Loader::Impl::take() {
+  base::Lock lock(mutex);
   if (readers.empty()) {
     Batch batch = make(taken);
     ++taken;
     return batch;
   }
-  std::unique_lock lock(mutex);
   Slot& slot = slots[static_cast<std::size_t>(taken) % slots.size()];
   ready.wait(lock, [&] { return slot.ready; });
   if (slot.error) std::rethrow_exception(slot.error);  // the slot stays, so a further call says the same

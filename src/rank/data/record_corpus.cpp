@@ -17,7 +17,7 @@ class CachedTokens final : public Tokens {
     base::check(first >= 0 && first + static_cast<std::int64_t>(tokens.size()) <= count(), "tokens are read within their cache");
     std::copy_n(cache_->tokens().begin() + first, tokens.size(), tokens.begin());
   }
-  std::string identity() const override { return "tokenised text " + cache_->key(); }
+  std::string identity() const override { return "tokenized text " + cache_->key(); }
 
  private:
   std::shared_ptr<const corpus::Cache> cache_;

@@ -82,7 +82,7 @@ class PieceReader {
     }
     const at::Tensor packed = find_(piece_.name + std::string(nf4_key));
     if (!packed.defined()) {
-      throw wrong("", "is quantised in a way that is not read; NF4 of bitsandbytes is. Use the folder of the 16-bit weights");
+      throw wrong("", "is quantized in a way that is not read; NF4 of bitsandbytes is. Use the folder of the 16-bit weights");
     }
     const std::string key(nf4_key);
     if (packed.scalar_type() != at::kByte || packed.numel() > longest_state) throw wrong(key, "is damaged: it holds no JSON text");
@@ -92,7 +92,7 @@ class PieceReader {
     if (!state_.contains("quant_type") || state_["quant_type"] != "nf4") throw wrong(key, "does not say quant_type nf4");
     if (number("blocksize") != static_cast<double>(kernels::kWeightBlock)) {
       throw wrong(
-          key, fmt::format("says blocksize {}; only 64 is read. Quantise the 16-bit weights again with load_in_4bit", number("blocksize")));
+          key, fmt::format("says blocksize {}; only 64 is read. Quantize the 16-bit weights again with load_in_4bit", number("blocksize")));
     }
     if (state_.contains("nested_offset") && number("nested_blocksize") != static_cast<double>(kernels::kScaleBlock)) {
       throw wrong(key, fmt::format("says nested_blocksize {}; only 256 is read", number("nested_blocksize")));

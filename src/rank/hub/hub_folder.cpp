@@ -13,7 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "base/safetensors.h"
+#include "base/file/safetensors.h"
 #include "base/text.h"
 #include "rank/hub/bnb.h"
 #include "rank/checkpoint/pages.h"
@@ -145,7 +145,7 @@ void check_tensor(const HubFolder::Tensor& tensor, const model::Piece& piece) {
     return base::checkpoint_error("model", "{}: tensor {} {}", tensor.file->path().string(), piece.name, what);
   };
   if (dtype == at::kChar) {
-    throw error("is I8: its weights are already quantised to 8 bits. Use the folder of the 16-bit weights, with load_in_8bit if you like.");
+    throw error("is I8: its weights are already quantized to 8 bits. Use the folder of the 16-bit weights, with load_in_8bit if you like.");
   }
   if (dtype != at::kFloat && dtype != at::kHalf && dtype != at::kBFloat16) {
     throw error(fmt::format("is {}; F32, F16 and BF16 are read.", dtype_name(dtype)));

@@ -56,9 +56,9 @@ class HubFolder {
 using ReceivePiece = std::function<void(const std::string& name, const at::Tensor& host_view)>;
 void walk(const HubFolder& folder, std::span<const model::UnitSpec> units, const ReceivePiece& receive);
 
-// Fills weights and, where there are any, master weights. Matrices held in few bits are quantised on the device, one piece after the other;
-// pieces that the folder holds in four bits are taken as they are, or made whole for a unit that holds them whole. Checks first, so nothing
-// is written from a folder that does not fit. Returns check()'s notes.
+// Fills weights and, where there are any, master weights. Matrices that are held quantized are quantized on the device, one piece after the
+// other; pieces that the folder holds in four bits are taken as they are, or made whole for a unit that holds them whole. Checks first, so
+// nothing is written from a folder that does not fit. Returns check()'s notes.
 std::vector<std::string> load_units(const HubFolder& folder, const std::vector<std::unique_ptr<model::Unit>>& units);
 
 // Copies host memory into tensors on a device, in pieces, converting on the device: the host never holds a second copy.

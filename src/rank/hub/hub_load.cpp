@@ -54,7 +54,7 @@ namespace {
 // Where a piece goes.
 struct Target {
   std::vector<at::Tensor> views;             // dense: weights, and masters beside them
-  model::QuantizedMatrix* matrix = nullptr;  // or held in few bits
+  model::QuantizedMatrix* matrix = nullptr;  // or quantized
   std::size_t index = 0;                     // which piece of it
   model::Piece piece = {};
 };

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file/replace_folder.h"
 #include "base/json.h"
 #include "config/model_folder.h"
 #include "rank/hub/bnb.h"
-#include "rank/hub/replace_folder.h"
 #include "rank/checkpoint/safetensors.h"
 #include "rank/model/model.h"
 
@@ -230,7 +230,9 @@ void write_hub_folder(base::FileSystem& files, const fs::path& folder, const Hub
     fs::remove_all(partial, ignored);  // half a model is of no use, and may be what filled the disk
     throw;
   }
-  replace_folder(files, partial, folder);
+  const fs::path replaced = folder.string() + ".replaced";
+  files.remove_all(replaced);
+  if (base::replace_folder(files, partial, folder, replaced)) files.remove_all(replaced);
 }
 
 }  // namespace lockstep::hub

@@ -8,10 +8,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file/replace_folder.h"
 #include "base/text.h"
 #include "config/adapter/fit.h"
 #include "config/adapter/folder.h"
-#include "rank/hub/replace_folder.h"
 #include "rank/model/projection/adapter.h"
 
 namespace lockstep::hub {
@@ -144,7 +144,9 @@ void write_peft_folder(base::FileSystem& files, const fs::path& folder, const co
   writer->sync_and_close();
   base::write_text_atomically(files, partial / "adapter_config.json", config::adapter_config_text(lora, base));
   files.sync_directory(partial);
-  replace_folder(files, partial, folder);
+  const fs::path replaced = folder.string() + ".replaced";
+  files.remove_all(replaced);
+  if (base::replace_folder(files, partial, folder, replaced)) files.remove_all(replaced);
 }
 
 }  // namespace lockstep::hub

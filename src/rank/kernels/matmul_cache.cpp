@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <cctype>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
+
+#include "base/file/cache_folder.h"
 
 namespace lockstep::kernels {
 
@@ -71,14 +72,8 @@ std::filesystem::path matmul_cache_path(const std::string& device, std::size_t l
   std::string name = "matmul-" + std::to_string(search) + "-" + device + "-" + std::to_string(library_version) + ".txt";
   for (auto& c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.') c = '-';
-  const auto set = [](const char* variable) -> std::filesystem::path {
-    const char* value = std::getenv(variable);
-    return value ? value : "";
-  };
-  if (const auto folder = set("LOCKSTEP_CACHE"); !folder.empty()) return folder / name;
-  if (const auto folder = set("XDG_CACHE_HOME"); !folder.empty()) return folder / "lockstep" / name;
-  if (const auto folder = set("HOME"); !folder.empty()) return folder / ".cache" / "lockstep" / name;
-  return {};
+  const std::filesystem::path folder = base::cache_folder();
+  return folder.empty() ? folder : folder / name;
 }
 
 }  // namespace lockstep::kernels

@@ -60,7 +60,7 @@ class Decoder {
   void set_flights(std::size_t count);
   void forward(const Input& input, const Micro& micro = {}, std::size_t flight = 0);
   at::Tensor backward(const at::Tensor& scale, std::size_t flight = 0);
-  // From the next step on: one policy a block. offload: the inputs of blocks that are made again wait in host memory.
+  // From the next step on: one policy a block. offload: the inputs of blocks that are recomputed wait in host memory.
   void set_recompute(const std::vector<Recompute>& policies, bool offload = false);
   // Gives activations back; the next step makes them anew.
   void release_buffers();

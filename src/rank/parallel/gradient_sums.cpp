@@ -69,7 +69,7 @@ void GradientSums::flush(Sum& sum) {
       throw base::machine_error(
           "memory",
           "there is no room for {:.1f} GiB of {} memory, in which gradients of {} are summed in f32: {}. Use at most 8 "
-          "micro-batches a step (trainer.gradient_accumulation), which need no such sums, or make room for them.",
+          "micro-batches per step (trainer.gradient_accumulation), which need no such sums, or make room for them.",
           double(bytes_of(sum.slice)) / double(1 << 30), sum.on_host ? "host" : "device", store_.spec(sum.slice.unit).name,
           std::string_view(error.what()).substr(0, std::string_view(error.what()).find('\n')));
     }

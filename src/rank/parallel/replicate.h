@@ -39,7 +39,7 @@ void broadcast_weights(const comm::Group& group, const Replica& replica);
 
 // Collective. Throws on every rank, naming the unit and the ranks, if weights are not the same bits everywhere.
 void verify_equal(const comm::Group& group, const Replica& replica, std::int64_t step);
-// Collective. The same for what is not trained, quantised or not; it never changes, so once at the start.
+// Collective. The same for what is not trained, quantized or not; it never changes, so once at the start.
 void verify_frozen_equal(const comm::Group& group, const Replica& replica);
 
 }  // namespace lockstep::parallel

@@ -48,8 +48,8 @@ std::unique_ptr<parallel::GradientSums> apply(const MemoryPlan& plan, const Memo
 std::string describe(const MemoryPlan& plan, const config::RunConfig& config, const parallel::GradientSums* sums) {
   if (plan.gradients == GradientForm::f32) return "f32";
   const std::string_view dtype = config::name_of(config.model.dtype);
-  if (plan.gradients == GradientForm::once) return fmt::format("{}, one micro-batch a step", dtype);
-  if (sums == nullptr) return fmt::format("{}, at most {} additions a step", dtype, layout::most_additions);
+  if (plan.gradients == GradientForm::once) return fmt::format("{}, one micro-batch per step", dtype);
+  if (sums == nullptr) return fmt::format("{}, at most {} additions per step", dtype, layout::most_additions);
   return fmt::format("{}, flushed into f32 every {} additions ({})", dtype, layout::most_additions,
                      sums->on_device() ? "on the device" : "on the host");
 }

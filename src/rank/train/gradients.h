@@ -26,7 +26,7 @@ struct MemoryQuestion {
   std::optional<std::int64_t> free_bytes = {};  // of the device; it is asked where this is not given
 };
 
-// To be asked when weights, gradients (in any form) and moments stand in memory. f32 where it fits without more activations made again.
+// To be asked when weights, gradients (in any form) and moments stand in memory. f32 where it fits without more activations recomputed.
 // agree: given this rank's answer, that of all ranks; they exchange gradients, so all take the same form.
 MemoryPlan plan_memory(const MemoryQuestion& question, const parallel::Replica& replica, const std::function<bool(bool)>& agree);
 

@@ -30,7 +30,7 @@ void fold(const hub::PeftAdapter& adapter, const parallel::Replica& replica) {
     unit->refresh_weights();
   }
   if (open.empty()) return;
-  throw base::usage_error("lora", "{} changes {}, which this model has not, or holds in few bits. Fold it first: lockstep merge.",
+  throw base::usage_error("lora", "{} changes {}, which this model does not have, or holds quantized. Fold it first: lockstep merge.",
                           adapter.path().string(), *open.begin());
 }
 

@@ -15,7 +15,7 @@ class Summary {
   explicit Summary(const Run& run);
   void add(std::int64_t step, double seconds, double loss, double tokens);
   void add_evaluation(const journal::EvalLine& line);
-  // Model FLOPs utilisation at this rate; none where the device's peak is unknown. Of records the matrices alone count, and trained tokens
+  // Model FLOPs utilization at this rate; none where the device's peak is unknown. Of records the matrices alone count, and trained tokens
   // alone: a lower bound.
   std::optional<double> mfu(double tokens_per_second) const;
   void write() const;  // rank 0

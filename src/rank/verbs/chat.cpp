@@ -1,11 +1,11 @@
 // A conversation over JSON lines; what was said before stays in the cache.
-#include <atomic>
 #include <csignal>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/signal_flag.h"
 #include "rank/verbs/generate.h"
 
 namespace lockstep::verbs {
@@ -13,25 +13,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::atomic<bool>& interrupted() {
-  static std::atomic<bool> asked = false;
-  return asked;
-}
-
-void listen_for_interrupt() {
-  interrupted() = false;
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupted() = true; };
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-}
-
 void say(const Json& line) { std::cout << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n" << std::flush; }
 
 }  // namespace
 
 void serve_chat(const GenerateRequest& request) {
-  listen_for_interrupt();
+  base::listen_for(SIGINT, base::Calls::go_on);
   const TextModel model = open_text_model(request.source, request.device);
   if (!model.language->can_chat()) {
     throw base::usage_error("chat",
@@ -43,12 +30,12 @@ void serve_chat(const GenerateRequest& request) {
   say({{"ready", true}, {"context", options.context}});
   std::uint64_t turn = 0;
   for (std::string line; std::getline(std::cin, line);) {
-    interrupted() = false;
+    base::take_raised(SIGINT);
     try {
       const Json messages = base::parse_json(line).at("messages");
       const auto completion = generator.go_on({model.language->encode_chat(messages), turn++}, [](std::size_t, const std::string& piece) {
         say({{"text", piece}});
-        return !interrupted();
+        return !base::raised(SIGINT);
       });
       say({{"finish", task::name_of(completion.finish)}, {"tokens", completion.tokens.size()}, {"reused", completion.reused}});
     } catch (const base::UserError& error) {

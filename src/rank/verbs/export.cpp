@@ -2,12 +2,12 @@
 #include "rank/verbs/export.h"
 
 #include "base/error.h"
+#include "base/progress_bar.h"
 #include "base/text.h"
 #include "rank/hub/peft.h"
 #include "rank/model/projection/adapter.h"
 #include "rank/train/export.h"
 #include "rank/train/state.h"
-#include "rank/verbs/progress_bar.h"
 
 namespace lockstep::verbs {
 namespace {
@@ -54,14 +54,14 @@ std::string export_checkpoint(const ExportRequest& request) {
   what.dtype = config::dtype_named(request.dtype).value_or(config.model.dtype);
   what.max_shard_bytes = request.max_shard_bytes;
   what.nf4 = request.nf4;
-  ProgressBar bar;
+  base::ProgressBar bar;
   std::uint64_t total = 0;
   hub::write_hub_folder(base::real_files(), request.output, what,
                         {.fetch = [&](const std::string& name) { return reader.view("model", name); },
                          .done = [&](const std::string& name) { reader.forget("model", name); }},
                         [&](std::uint64_t bytes, std::uint64_t of) {
                           total = of;
-                          bar.show(bytes, of);
+                          bar.show(bytes, of, fmt::format("{} of {}", base::human_bytes(bytes), base::human_bytes(of)));
                         });
   return fmt::format("{}: {} in {}, from {}", request.output.string(), base::human_bytes(total), config::name_of(what.dtype),
                      where.string());

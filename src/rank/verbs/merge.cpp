@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/progress_bar.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "config/model_folder.h"
@@ -13,7 +14,6 @@
 #include "rank/hub/peft.h"
 #include "rank/model/model.h"
 #include "rank/verbs/export.h"
-#include "rank/verbs/progress_bar.h"
 
 namespace lockstep::verbs {
 namespace {
@@ -69,7 +69,7 @@ std::string merge_adapters(const MergeRequest& request) {
     }
   }
   const auto original_name = [&](const std::string& name) { return tied && name == kHead ? std::string(kEmbedding) : name; };
-  ProgressBar bar;
+  base::ProgressBar bar;
   std::uint64_t total = 0;
   hub::write_hub_folder(base::real_files(), request.output, what,
                         {.fetch =
@@ -82,7 +82,7 @@ std::string merge_adapters(const MergeRequest& request) {
                          .done = [&](const std::string& name) { folder.forget(original_name(name)); }},
                         [&](std::uint64_t bytes, std::uint64_t of) {
                           total = of;
-                          bar.show(bytes, of);
+                          bar.show(bytes, of, fmt::format("{} of {}", base::human_bytes(bytes), base::human_bytes(of)));
                         });
   return fmt::format("{}: {} in {}, {} matrices changed by {}", request.output.string(), base::human_bytes(total),
                      config::name_of(what.dtype), touched.size(), request.adapters.size() == 1 ? "the adapter" : "the adapters");

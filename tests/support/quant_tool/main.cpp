@@ -1,4 +1,4 @@
-// Lets the parity test see our quantised weights: `quantize KIND IN OUT` gives what we hold for each matrix of a safetensors file, packed
+// Lets the parity test see our quantized weights: `quantize KIND IN OUT` gives what we hold for each matrix of a safetensors file, packed
 // as bitsandbytes packs it, and NAME.dense, what it stands for; `dense DTYPE IN OUT` reads packed weights, ours or bitsandbytes'.
 #include <cstdio>
 
@@ -28,7 +28,7 @@ model::QuantizedMatrix matrix_of(const model::Piece& piece, const std::string& k
            .double_quant = kind == "nf4"}};
 }
 
-// kind: nf4 | nf4-plain (scales are not quantised) | int8
+// kind: nf4 | nf4-plain (scales are not quantized) | int8
 void quantize(const std::string& kind, const SafetensorsFile& in, const std::filesystem::path& out) {
   std::vector<NamedTensor> contents;
   for (const TensorEntry& entry : in.entries()) {

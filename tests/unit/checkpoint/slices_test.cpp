@@ -162,7 +162,7 @@ TEST(CheckpointSlices, SlicesThatDoNotCoverTheirTensorAreRefused) {
   const fs::path checkpoint = step_folder(folder.path(), 1);
   const Manifest good = read_manifest(checkpoint);
   ASSERT_GT(good.tensors[1].begin, 0);
-  const std::pair<const char*, std::function<void(std::vector<SliceRecord>&)>> cases[] = {
+  const std::pair<const char*, std::function<void(std::vector<SliceEntry>&)>> cases[] = {
       {"one is missing", [](auto& list) { list.erase(list.begin() + 1); }},
       {"the first is missing", [](auto& list) { list.erase(list.begin()); }},
       {"one comes twice", [](auto& list) { list.insert(list.begin(), list[0]); }},

@@ -10,7 +10,7 @@
 namespace lockstep::config {
 namespace {
 
-// The number of fields of an aggregate: the most initialisers it takes.
+// The number of fields of an aggregate: the most initializers it takes.
 struct Anything {
   template <typename T>
   operator T() const;

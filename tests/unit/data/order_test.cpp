@@ -38,23 +38,23 @@ TEST(Order, DiffersBetweenSeedsAndEpochs) {
   EXPECT_NE(all(1000, 1, 1), all(1000, 2, 0));
 }
 
-// A random permutation of n has about one fixed point, one pair of neighbours that stay neighbours, and no drift of positions.
+// A random permutation of n has about one fixed point, one pair of neighbors that stay neighbors, and no drift of positions.
 TEST(Order, LooksRandom) {
   for (const std::int64_t samples : {200, 1024, 5000, 40000}) {
-    double fixed = 0, neighbours = 0, correlation = 0;
+    double fixed = 0, neighbors = 0, correlation = 0;
     constexpr int epochs = 20;
     const double middle = static_cast<double>(samples - 1) / 2, variance = static_cast<double>(samples * samples - 1) / 12;
     for (int epoch = 0; epoch < epochs; ++epoch) {
       const auto order = all(samples, 9, epoch);
       for (std::size_t i = 0; i < order.size(); ++i) {
         fixed += order[i] == static_cast<std::int64_t>(i);
-        if (i > 0) neighbours += order[i] == order[i - 1] + 1;
+        if (i > 0) neighbors += order[i] == order[i - 1] + 1;
         correlation +=
             (static_cast<double>(i) - middle) * (static_cast<double>(order[i]) - middle) / variance / static_cast<double>(samples) / epochs;
       }
     }
     EXPECT_LT(fixed / epochs, 3) << samples;
-    EXPECT_LT(neighbours / epochs, 3) << samples;
+    EXPECT_LT(neighbors / epochs, 3) << samples;
     EXPECT_LT(std::abs(correlation), 4 / std::sqrt(static_cast<double>(samples) * epochs)) << samples;
   }
 }

@@ -124,7 +124,7 @@ TEST(Plan, SaysBatchAndLearningRate) {
                .notes = {"a note"}};
   const std::string text = to_text(plan, config);
   for (const char* part : {"2 x CPU", "gloo", "9.8M parameters, f32, random weights", "20000 built-in stories",
-                           "32 samples a step = batch 8 x accumulation 2 x 2 ranks", "4096 (128 a sample)",
+                           "32 samples per step = batch 8 x accumulation 2 x 2 ranks", "4096 per step (128 per sample)",
                            "0.0006 = 0.0003 x 2 (trainer.lr_scaling linear with 2 ranks)", "runs/x", "note: a note"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
   }

@@ -39,7 +39,7 @@ TEST(Swiglu, ForwardAndBackward) {
     const auto apart = like(gate_up), again = like(out), in_place = gate_up.clone();
     swiglu_backward(gate_up, dout, apart, again);
     expect_close(apart, plain.grad(), "dgate_up");
-    EXPECT_TRUE(at::equal(again, out)) << "made again, the output is the same bits";
+    EXPECT_TRUE(at::equal(again, out)) << "recomputed, the output is the same bits";
     swiglu_backward(in_place, dout, in_place, {});
     EXPECT_TRUE(at::equal(in_place, apart)) << "in place is the same";
   });
@@ -224,7 +224,7 @@ TEST(RandomNormal, IsNormal) {
   EXPECT_NEAR((x > 0).to(at::kFloat).mean().item<double>(), 0.5, 0.003);
   EXPECT_GT(x.abs().max().item<double>(), 8.5);
   EXPECT_NEAR((x.narrow(0, 0, (1 << 20) - 1) * x.narrow(0, 1, (1 << 20) - 1)).mean().item<double>(), 0, 0.02)
-      << "neighbours are independent";
+      << "neighbors are independent";
 }
 
 TEST(RandomNormal, TheSameBitsOnEveryDevice) {

@@ -1,4 +1,4 @@
-// Blockwise quantisation against the rules written out slowly, element by element. On CUDA the same cases prove that it gives a CPU's bits.
+// Blockwise quantization against the rules written out slowly, element by element. On CUDA the same cases prove that it gives a CPU's bits.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>

@@ -28,7 +28,7 @@ TEST(RmsNorm, ForwardAddsTheResidual) {
 
     const auto again = like(out);
     rms_norm_apply(x, weight, rstd, again);
-    EXPECT_TRUE(at::equal(again, out)) << "made again, a norm is the same bits";
+    EXPECT_TRUE(at::equal(again, out)) << "recomputed, a norm is the same bits";
     rms_norm_forward(residual, delta, weight, 1e-5, delta, again, rstd);
     EXPECT_TRUE(at::equal(delta, x) && at::equal(again, out)) << "the sum may take the delta's place";
   });

@@ -75,7 +75,7 @@ TEST(SwigluMatmul, Backward) {
     EXPECT_TRUE(at::equal(with_output, gradient)) << "the same whether the output is wanted or not";
     const auto alone = like(again);
     swiglu_forward(gate_up, alone);
-    EXPECT_TRUE(at::equal(again, alone)) << "made again, the output is the same bits";
+    EXPECT_TRUE(at::equal(again, alone)) << "recomputed, the output is the same bits";
   });
 }
 

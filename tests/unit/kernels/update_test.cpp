@@ -1,5 +1,5 @@
 // Updates of flat buffers against their rules in f64, and against one number at a time: the same bits on every device. Stochastic rounding
-// favours no side.
+// favors no side.
 #include "rank/kernels/rules/update.h"
 
 #include <ATen/TensorOperators.h>
@@ -189,7 +189,7 @@ TEST_P(Updates, ThatAreSkippedChangeNothing) {
 INSTANTIATE_TEST_SUITE_P(All, Updates, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
 
 TEST(StochasticRounding, IsRightInTheMean) {
-  // Weights of one value, an update of one size that is far below their spacing (2^-8 at 1): single results are neighbours in bf16,
+  // Weights of one value, an update of one size that is far below their spacing (2^-8 at 1): single results are neighbors in bf16,
   // their mean is what f32 would hold.
   const std::int64_t count = 1 << 20;
   const double step = 1.0 / 4096 / 3;
@@ -203,7 +203,7 @@ TEST(StochasticRounding, IsRightInTheMean) {
     // Standard error of the mean is below spacing / 2 / 1024 = 2e-6.
     EXPECT_NEAR(result.mean().item<double>(), start - step, 1e-5) << value;
     EXPECT_EQ(result.min().item<double>() < result.max().item<double>(), true);
-    EXPECT_LE(result.max().item<double>() - result.min().item<double>(), 1.0 / 128) << "neighbours alone";
+    EXPECT_LE(result.max().item<double>() - result.min().item<double>(), 1.0 / 128) << "neighbors alone";
   }
 }
 
@@ -241,7 +241,7 @@ TEST(StochasticRounding, TheThreeRoundingsOfANumberAreUniform) {
     for (const int c : counts) chi += (c - double(count) / bins) * (c - double(count) / bins) / (double(count) / bins);
     EXPECT_LT(chi, 63 + 5 * std::sqrt(2 * 63.0));
   }
-  EXPECT_NEAR(products / count, 0, 1e-3) << "neighbours are independent";
+  EXPECT_NEAR(products / count, 0, 1e-3) << "neighbors are independent";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Frozen matrices in few bits: a model over them is, bit for bit, the model over the weights they stand for.
+// Frozen quantized matrices: a model over them is, bit for bit, the model over the weights they stand for.
 #include "rank/model/weights/quantized.h"
 
 #include <ATen/ops/cat.h>
@@ -78,7 +78,7 @@ UnitStorage frozen_as(Quantization quantization, at::ScalarType dtype = at::kFlo
           .double_quant = double_quant};
 }
 
-// What the quantised units stand for, in units that hold it whole.
+// What the quantized units stand for, in units that hold it whole.
 void copy_dense(const Model& from, const Model& to) {
   at::Tensor buffer;
   for (std::size_t u = 0; u < from.units.size(); ++u) {
@@ -190,7 +190,7 @@ TEST(Quantized, AMatrixTakesAnyTypeFromAnyDevice) {
     from_bf16.store(piece, weights.to(at::kBFloat16).to(test::device()));
   }
   at::Tensor a, b;
-  EXPECT_TRUE(at::equal(from_f32.dense(a), from_bf16.dense(b))) << "rounded to the model's type before it is quantised";
+  EXPECT_TRUE(at::equal(from_f32.dense(a), from_bf16.dense(b))) << "rounded to the model's type before it is quantized";
   EXPECT_EQ(a.sizes(), (std::vector<std::int64_t>{8, 70}));
 }
 

@@ -52,13 +52,13 @@ TEST(Recompute, GivesUpTheCheapestFirst) {
   };
   const Case cases[] = {
       {"plenty", needed(4, 0, 0, 0), "all kept"},
-      {"one byte short", needed(4, 0, 0, 0) - 1, "kept whole in 3 blocks, norms made again in 1"},
-      {"all norms", needed(0, 4, 0, 0), "norms made again in 4"},
-      {"a matmul in some blocks, and a place for it", needed(0, 4, 0, 0) - 1, "norms made again in 2, norms and qkv made again in 2"},
-      {"a matmul in every block", needed(0, 0, 4, 0), "norms and qkv made again in 4"},
-      {"blocks whole, and a place for them", needed(0, 0, 4, 0) - 1, "norms made again in 2, everything made again in 2"},
-      {"nothing but inputs", needed(0, 0, 0, 4), "everything made again in 4"},
-      {"too little anyway", 0, "everything made again in 4"},
+      {"one byte short", needed(4, 0, 0, 0) - 1, "kept whole in 3 blocks, norms recomputed in 1"},
+      {"all norms", needed(0, 4, 0, 0), "norms recomputed in 4"},
+      {"a matmul in some blocks, and a place for it", needed(0, 4, 0, 0) - 1, "norms recomputed in 2, norms and qkv recomputed in 2"},
+      {"a matmul in every block", needed(0, 0, 4, 0), "norms and qkv recomputed in 4"},
+      {"blocks whole, and a place for them", needed(0, 0, 4, 0) - 1, "norms recomputed in 2, everything recomputed in 2"},
+      {"nothing but inputs", needed(0, 0, 0, 4), "everything recomputed in 4"},
+      {"too little anyway", 0, "everything recomputed in 4"},
   };
   for (const Case& c : cases) EXPECT_EQ(describe(choose_recompute(shape, batch, 2, c.available)), c.words) << c.name;
 }
@@ -77,7 +77,7 @@ TEST(Recompute, NoMixThatFitsIsCheaper) {
           if (size <= available) least = std::min(least, mix_cost);
         const auto chosen = choose_recompute(shape, {batch.rows() / time, time}, 2, available);
         if (least == std::numeric_limits<double>::infinity()) {
-          EXPECT_EQ(describe(chosen), "everything made again in 4");
+          EXPECT_EQ(describe(chosen), "everything recomputed in 4");
           continue;
         }
         EXPECT_LE(needed(chosen), available) << describe(chosen);

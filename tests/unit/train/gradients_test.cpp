@@ -119,8 +119,8 @@ TEST(GradientForms, InBf16AloneLosesMost) {
 TEST(GradientForms, AFewMicroBatchesNeedNoSums) {
   const config::RunConfig config = very_small();
   const Step one(config, 1), few(config, 8, 0), wide(config, 8, plenty);
-  EXPECT_EQ(one.form, "bf16, one micro-batch a step");
-  EXPECT_EQ(few.form, "bf16, at most 64 additions a step");
+  EXPECT_EQ(one.form, "bf16, one micro-batch per step");
+  EXPECT_EQ(few.form, "bf16, at most 64 additions per step");
   EXPECT_EQ(wide.form, "f32");
   EXPECT_NEAR(whole_norm(few) / whole_norm(wide), 1, 5e-3);
 }

@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* help_text = R"(lockstep data inspect --data FILE [-f FILE] [--model DIR] [settings]
 
-Tokenises records as `lockstep train` with the same settings would, and shows what is trained: counts, lengths, what was cut or
+Tokenizes records as `lockstep train` with the same settings would, and shows what is trained: counts, lengths, what was cut or
 skipped, duplicates, how well packing would fill rows, and the first samples with their trained tokens marked.
 
   lockstep data inspect --model DIR --data chat.jsonl
@@ -30,7 +30,7 @@ skipped, duplicates, how well packing would fill rows, and the first samples wit
 
   --samples N   show so many records (3)
   --tokens      one token a line, with its number
-  --no-color    mark trained text with [[ ]] instead of colour, as where the output is no terminal
+  --no-color    mark trained text with [[ ]] instead of color, as where the output is no terminal
   --json        one object of JSON
 
 )";
@@ -73,7 +73,7 @@ std::string harmless(std::string_view text) {
   return safe;
 }
 
-// One record, tokenised.
+// One record, tokenized.
 struct Shown {
   std::string place;
   corpus::Tokenized whole;

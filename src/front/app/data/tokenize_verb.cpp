@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/progress_bar.h"
 #include "base/text.h"
 #include "front/app/data/data_verbs.h"
 #include "front/app/flags.h"
-#include "front/show/progress_bar.h"
 #include "front/tokenize/tokenize.h"
 #include "text/tokenizer.h"
 
@@ -83,7 +83,7 @@ int run_data_tokenize(std::span<const std::string> args) {
   const std::int64_t start = base::now_ns();
   tokenize::Totals totals;
   {
-    show::ProgressBar bar;
+    base::ProgressBar bar;
     totals = tokenize::tokenize_files(*tokenizer, options, [&](const tokenize::Totals& now) {
       bar.show(now.bytes_read, now.bytes,
                fmt::format("{}  {} tokens", megabytes_per_second(now.bytes_read, base::seconds_since(start)),

@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/progress_bar.h"
 #include "base/text.h"
 #include "front/app/data/data_verbs.h"
 #include "front/app/flags.h"
-#include "front/show/progress_bar.h"
 #include "front/tokenize/train.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -109,7 +109,7 @@ int run_data_train_tokenizer(std::span<const std::string> args) {
   const std::int64_t start = base::now_ns();
   tokenize::Totals totals;
   {
-    show::ProgressBar bar;
+    base::ProgressBar bar;
     totals = tokenize::train_tokenizer(wish.options, [&](const tokenize::Totals& now) {
       bar.show(now.bytes_read, now.bytes, now.bytes_read == now.bytes ? "joining pairs" : "counting words");
     });

@@ -50,8 +50,8 @@ void describe(CLI::App& app, Wish& wish) {
     one->add_option("--batch", wish.batch, "sequences a micro-batch; the file's if left out")->check(CLI::PositiveNumber);
     one->add_option("--dtype", wish.dtype, "f32, bf16 or f16; the file's if left out");
   }
-  step->add_option("--accumulation", wish.accumulation, "micro-batches a step; 1 if left out")->check(CLI::PositiveNumber);
-  step->add_option("--recompute", wish.recompute, "auto, none, norms, qkv or blocks: what backward makes again; the file's if left out");
+  step->add_option("--accumulation", wish.accumulation, "micro-batches per step; 1 if left out")->check(CLI::PositiveNumber);
+  step->add_option("--recompute", wish.recompute, "auto, none, norms, qkv or blocks: what backward recomputes; the file's if left out");
   step->add_flag("--lora", wish.lora, "train LoRA adapters on all matrices of blocks beside frozen weights");
   step->add_option("--lora-rank", wish.lora_rank, "their rank; 16 if left out")->check(CLI::PositiveNumber);
   step->add_flag("--load-in-4bit", wish.load_in_4bit, "hold the frozen weights as NF4");

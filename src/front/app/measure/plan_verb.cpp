@@ -41,7 +41,7 @@ void describe(CLI::App& app, Wish& wish) {
       ->check(CLI::PositiveNumber);
   app.add_option("--latency", wish.latency, "microseconds a message costs beside its bytes")->check(CLI::NonNegativeNumber);
   app.add_option("--bucket-mb", wish.bucket_mb, "MiB reduced at once; parallel.bucket_cap_mb if left out")->check(CLI::PositiveNumber);
-  app.add_option("--accumulation", wish.accumulation, "micro-batches a step; the measured run's if left out")->check(CLI::PositiveNumber);
+  app.add_option("--accumulation", wish.accumulation, "micro-batches per step; the measured run's if left out")->check(CLI::PositiveNumber);
   app.add_flag("--json", wish.json, "one line of JSON");
 }
 

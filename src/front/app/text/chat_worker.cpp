@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -12,17 +11,13 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/signal_flag.h"
 #include "front/launch/libtorch.h"
 
 namespace lockstep::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::atomic<bool>& interrupted() {
-  static std::atomic<bool> asked = false;
-  return asked;
-}
 
 struct Pipe {
   int read = -1, write = -1;
@@ -37,14 +32,11 @@ struct Pipe {
 }  // namespace
 
 void listen_for_interrupt() {
-  interrupted() = false;
-  struct sigaction action {};
-  action.sa_handler = [](int) { interrupted() = true; };
-  ::sigaction(SIGINT, &action, nullptr);  // without SA_RESTART: a read that waits returns
-  ::signal(SIGPIPE, SIG_IGN);             // a worker that died is noticed by its silence
+  base::listen_for(SIGINT, base::Calls::are_interrupted);
+  ::signal(SIGPIPE, SIG_IGN);  // a worker that died is noticed by its silence
 }
 
-bool take_interrupt() { return interrupted().exchange(false); }
+bool take_interrupt() { return base::take_raised(SIGINT); }
 
 LineReader::Got LineReader::next(std::string& line) {
   for (;;) {

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mutex.h"
 #include "front/launch/meet/pack.h"
 
 namespace lockstep::launch::meet {
@@ -56,7 +56,7 @@ class Links::Worker {
 
   ~Worker() {
     {
-      const std::lock_guard lock(mutex_);
+      const base::Lock lock(mutex_);
       ending_ns_ = base::now_ns();
       listener_ = Socket();
     }
@@ -65,43 +65,43 @@ class Links::Worker {
   }
 
   void listen(Socket listener) {
-    change([&] { listener_ = std::move(listener); });
+    change([&]() LOCKSTEP_REQUIRES(mutex_) { listener_ = std::move(listener); });
   }
 
   int add(Socket connected, Channel::Side side) {
     int number = 0;
-    change([&] { number = insert(std::move(connected), side); });
+    change([&]() LOCKSTEP_REQUIRES(mutex_) { number = insert(std::move(connected), side); });
     return number;
   }
 
   void send(int link, std::uint8_t kind, std::string_view body) {
-    change([&] { send_now(link, kind, body); });
+    change([&]() LOCKSTEP_REQUIRES(mutex_) { send_now(link, kind, body); });
   }
 
   void drop(int link) {
-    change([&] {
+    change([&]() LOCKSTEP_REQUIRES(mutex_) {
       if (const auto found = links_.find(link); found != links_.end()) found->second.dropping = true;
     });
   }
 
   std::vector<Event> take() {
-    const std::lock_guard lock(mutex_);
+    const base::Lock lock(mutex_);
     return std::exchange(events_, {});
   }
 
   Address address_of(int link, Address (*which)(const Socket&)) {
-    const std::lock_guard lock(mutex_);
+    const base::Lock lock(mutex_);
     const auto found = links_.find(link);
     return found == links_.end() ? loopback(0) : which(found->second.channel.socket());
   }
 
   void end_streams_at(int port) {
-    change([&] { stream_port_ = port; });
+    change([&]() LOCKSTEP_REQUIRES(mutex_) { stream_port_ = port; });
   }
 
   int begin_streams_over(int link) {
     int port = 0;
-    change([&] {
+    change([&]() LOCKSTEP_REQUIRES(mutex_) {
       if (!stream_listener_.open()) stream_listener_ = listen_at(loopback(0), 1024);
       if (!stream_listener_.open()) throw base::machine_error("launch", "cannot listen on 127.0.0.1 for the ranks of this machine.");
       stream_link_ = link;
@@ -112,9 +112,9 @@ class Links::Worker {
 
  private:
   template <typename Change>
-  void change(const Change& make) {
+  void change(const Change& make) LOCKSTEP_UNCHECKED {
     {
-      const std::lock_guard lock(mutex_);
+      const base::Lock lock(mutex_);
       make();
     }
     wake();
@@ -125,13 +125,13 @@ class Links::Worker {
     [[maybe_unused]] const auto written = ::write(wake_.file(), &one, sizeof one);
   }
 
-  int insert(Socket socket, Channel::Side side) {
+  int insert(Socket socket, Channel::Side side) LOCKSTEP_REQUIRES(mutex_) {
     const int number = next_link_++;
     links_.emplace(number, Link{.channel = Channel(std::move(socket), side, secret_), .ours = side == Channel::Side::second});
     return number;
   }
 
-  void send_now(int link, std::uint8_t kind, std::string_view body) {
+  void send_now(int link, std::uint8_t kind, std::string_view body) LOCKSTEP_REQUIRES(mutex_) {
     const auto found = links_.find(link);
     if (found == links_.end() || !found->second.channel.established() || found->second.dropping) return;
     found->second.channel.send(kind, body);
@@ -142,13 +142,13 @@ class Links::Worker {
     for (;;) {
       std::vector<pollfd> files;
       {
-        const std::lock_guard lock(mutex_);
+        const base::Lock lock(mutex_);
         keep_time();
         if (may_end()) return;
         files = what_to_poll();
       }
       ::poll(files.data(), files.size(), poll_ms);
-      const std::lock_guard lock(mutex_);
+      const base::Lock lock(mutex_);
       std::uint64_t count = 0;
       [[maybe_unused]] const auto drained = ::read(wake_.file(), &count, sizeof count);
       std::map<int, short> ready;
@@ -161,13 +161,13 @@ class Links::Worker {
     }
   }
 
-  bool may_end() const {
+  bool may_end() const LOCKSTEP_REQUIRES(mutex_) {
     if (ending_ns_ == 0) return false;
     const bool all_out = std::none_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second.channel.has_to_write(); });
     return all_out || base::seconds_since(ending_ns_) > last_words_s;
   }
 
-  std::vector<pollfd> what_to_poll() const {
+  std::vector<pollfd> what_to_poll() const LOCKSTEP_REQUIRES(mutex_) {
     std::vector<pollfd> files = {{wake_.file(), POLLIN, 0}};
     if (listener_.open()) files.push_back({listener_.file(), POLLIN, 0});
     if (stream_listener_.open()) files.push_back({stream_listener_.file(), POLLIN, 0});
@@ -182,7 +182,7 @@ class Links::Worker {
   }
 
   // Strangers' time runs out, signs of life go out, silent links are lost.
-  void keep_time() {
+  void keep_time() LOCKSTEP_REQUIRES(mutex_) {
     std::vector<std::pair<int, ChannelError>> over;
     for (auto& [number, link] : links_) {
       if (!link.channel.established()) {
@@ -201,7 +201,7 @@ class Links::Worker {
     for (const auto& [number, error] : over) lose(number, error);
   }
 
-  void lose(int number, const ChannelError& error) {
+  void lose(int number, const ChannelError& error) LOCKSTEP_REQUIRES(mutex_) {
     const auto found = links_.find(number);
     if (found == links_.end()) return;
     const Link& link = found->second;
@@ -213,7 +213,7 @@ class Links::Worker {
     links_.erase(found);
   }
 
-  void serve_listeners(const std::map<int, short>& ready) {
+  void serve_listeners(const std::map<int, short>& ready) LOCKSTEP_REQUIRES(mutex_) {
     if (listener_.open() && ready.contains(listener_.file())) {
       Socket socket = accept_from(listener_);
       if (!socket.open()) return void(::usleep(10'000));  // out of files, for example: not in a hot loop
@@ -229,7 +229,7 @@ class Links::Worker {
     }
   }
 
-  void make_room() {
+  void make_room() LOCKSTEP_REQUIRES(mutex_) {
     std::vector<int> unproven;
     for (const auto& [number, link] : links_) {
       if (!link.channel.established()) unproven.push_back(number);
@@ -237,7 +237,7 @@ class Links::Worker {
     if (unproven.size() >= unproven_at_once) lose(unproven.front(), ChannelError(ChannelError::Why::closed, "too many strangers at once"));
   }
 
-  void serve_links(const std::map<int, short>& ready) {
+  void serve_links(const std::map<int, short>& ready) LOCKSTEP_REQUIRES(mutex_) {
     std::vector<int> numbers;
     for (const auto& [number, link] : links_) numbers.push_back(number);
     for (const int number : numbers) {
@@ -257,7 +257,7 @@ class Links::Worker {
     }
   }
 
-  void hear(int number, Link& link) {
+  void hear(int number, Link& link) LOCKSTEP_REQUIRES(mutex_) {
     if (link.channel.established() && !link.told) {
       link.told = true;
       link.heard_ns = base::now_ns();
@@ -273,14 +273,14 @@ class Links::Worker {
   }
 
   // Last words that came with the end of the connection.
-  void hear_the_rest(int number, Link& link) {
+  void hear_the_rest(int number, Link& link) LOCKSTEP_REQUIRES(mutex_) {
     try {
       hear(number, link);
     } catch (const Malformed&) {
     }
   }
 
-  void carry(int link, const Frame& frame) {
+  void carry(int link, const Frame& frame) LOCKSTEP_REQUIRES(mutex_) {
     if (frame.kind == alive) return;
     Unpacker unpacked(frame.body);
     const StreamName name(link, unpacked.number());
@@ -302,7 +302,7 @@ class Links::Worker {
     }
   }
 
-  void serve_streams(const std::map<int, short>& ready) {
+  void serve_streams(const std::map<int, short>& ready) LOCKSTEP_REQUIRES(mutex_) {
     std::vector<StreamName> over;
     for (auto& [name, stream] : streams_) {
       bool good = write_out(stream);
@@ -313,11 +313,11 @@ class Links::Worker {
     for (const StreamName& name : over) end_stream(name);
   }
 
-  void end_stream(const StreamName& name) {
+  void end_stream(const StreamName& name) LOCKSTEP_REQUIRES(mutex_) {
     if (streams_.erase(name) > 0) send_now(name.first, stream_ends, Packer().number(name.second).take());
   }
 
-  bool read_in(const StreamName& name, const Stream& stream) {
+  bool read_in(const StreamName& name, const Stream& stream) LOCKSTEP_REQUIRES(mutex_) {
     char bytes[stream_piece];
     const ssize_t got = ::recv(stream.socket.file(), bytes, sizeof bytes, 0);
     if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
@@ -338,17 +338,17 @@ class Links::Worker {
   const std::string secret_;
   const double silence_s_;
   const Socket wake_;
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::thread thread_;
-  Socket listener_, stream_listener_;
-  int stream_link_ = -1;
-  int stream_port_ = 0;
-  int next_link_ = 0;
-  std::int64_t next_stream_ = 0;
-  std::int64_t ending_ns_ = 0;
-  std::map<int, Link> links_;
-  std::map<StreamName, Stream> streams_;
-  std::vector<Event> events_;
+  Socket listener_ LOCKSTEP_GUARDED_BY(mutex_), stream_listener_ LOCKSTEP_GUARDED_BY(mutex_);
+  int stream_link_ LOCKSTEP_GUARDED_BY(mutex_) = -1;
+  int stream_port_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  int next_link_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::int64_t next_stream_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::int64_t ending_ns_ LOCKSTEP_GUARDED_BY(mutex_) = 0;
+  std::map<int, Link> links_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<StreamName, Stream> streams_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::vector<Event> events_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 Links::Links(std::string secret, double silence_s) : worker_(std::make_unique<Worker>(std::move(secret), silence_s)) {}

@@ -53,10 +53,6 @@ bool any_interface(const Visit& visit) {
 
 }  // namespace
 
-Socket::~Socket() {
-  if (file_ >= 0) ::close(file_);
-}
-
 std::string Address::host() const {
   char text[NI_MAXHOST] = "?";
   ::getnameinfo(plain(*this), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);

@@ -4,8 +4,9 @@
 #include <sys/socket.h>
 
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "base/file/descriptor.h"
 
 namespace lockstep::launch::meet {
 
@@ -13,17 +14,11 @@ class Socket {
  public:
   Socket() = default;
   explicit Socket(int file) : file_(file) {}
-  Socket(Socket&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(file_, other.file_);
-    return *this;
-  }
-  ~Socket();
-  int file() const { return file_; }
-  bool open() const { return file_ >= 0; }
+  int file() const { return file_.number(); }
+  bool open() const { return file_.open(); }
 
  private:
-  int file_ = -1;
+  base::Descriptor file_;
 };
 
 struct Address {

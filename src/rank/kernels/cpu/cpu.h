@@ -1,4 +1,4 @@
-// What the CPU loops share: number types, a vectorisable exp, threads. Each op is compiled once per instruction set, in a
+// What the CPU loops share: number types, a vectorizable exp, threads. Each op is compiled once per instruction set, in a
 // namespace of that name, so nothing here may leak out of it (the linker would merge AVX-512 code into the plain build).
 #pragma once
 
@@ -71,7 +71,7 @@ template <typename F>
   }
 }
 
-// e^x within 2 units in the last place, in operations that vectorise; NaN stays NaN, results below 1e-38 become 0.
+// e^x within 2 units in the last place, in operations that vectorize; NaN stays NaN, results below 1e-38 become 0.
 inline float exp_of(float x) {
   const float clamped = x < -87.3f ? -87.3f : (x > 88.3f ? 88.3f : x);
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits

@@ -50,7 +50,7 @@ void forward_rows(const RopeForward& a, std::int64_t begin, std::int64_t end) {
   }
 }
 
-// Sums `count` neighbouring heads of one row into f32.
+// Sums `count` neighboring heads of one row into f32.
 template <typename T>
 void gather(const HeadGradient& from, std::int64_t batch, std::int64_t time, std::int64_t head, std::int64_t count, std::int64_t width,
             float* __restrict sum) {

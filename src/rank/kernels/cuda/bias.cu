@@ -9,7 +9,7 @@ constexpr int kLanes = 32, kStripes = 8;
 constexpr int kSlices = 128;     // of rows: enough blocks to fill a GPU even at a few hundred columns
 constexpr int kAddStripes = 32;  // few columns and a few hundred rows: many short sums
 
-// A thread sums V neighbouring columns over every kStripes-th row of the block's slice.
+// A thread sums V neighboring columns over every kStripes-th row of the block's slice.
 template <typename T, int V>
 __global__ void __launch_bounds__(kLanes* kStripes) slice_sums(BiasBackward a) {
   __shared__ float sums[kStripes][kLanes * V];

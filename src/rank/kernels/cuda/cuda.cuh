@@ -30,7 +30,7 @@ __device__ __forceinline__ void store(__half& out, float x) { out = __float2half
 template <typename T, int V>
 inline constexpr int kAlignment = sizeof(T) * V < 16 ? sizeof(T) * V : 16;
 
-// V neighbouring numbers, moved in one access.
+// V neighboring numbers, moved in one access.
 template <typename T, int V>
 struct alignas(kAlignment<T, V>) Vector {
   T value[V];
@@ -39,7 +39,7 @@ struct alignas(kAlignment<T, V>) Vector {
 template <typename T>
 inline constexpr int kFullVector = 16 / sizeof(T);
 
-// V neighbouring numbers of T that wait as they lie in memory, in words of 32 bits: 16-bit numbers of a Vector that waits take a register
+// V neighboring numbers of T that wait as they lie in memory, in words of 32 bits: 16-bit numbers of a Vector that waits take a register
 // each.
 template <typename T, int V>
 struct alignas(kAlignment<T, V>) Packed {

@@ -1,4 +1,4 @@
-// Embedding look-up on CUDA, and its gradient without atomics: rows of equal tokens are neighbours in `order`, so a block sums
+// Embedding look-up on CUDA, and its gradient without atomics: rows of equal tokens are neighbors in `order`, so a block sums
 // them in f32 and adds once. Right for 16-bit gradients too, and the same every time. Rows are cut into stretches of
 // kEmbeddingStretch: a token that crosses a cut (padding may be most of a batch) has its parts summed by a block each.
 #include "rank/kernels/cuda/cuda.cuh"
@@ -23,7 +23,7 @@ __device__ __forceinline__ float* part(const EmbeddingBackward& a, std::int64_t 
   return a.partials + (2 * stretch + (comes_from_before ? 0 : 1)) * a.width;
 }
 
-// V neighbours of a gradient, in accesses of at most 16 bytes.
+// V neighbors of a gradient, in accesses of at most 16 bytes.
 template <typename G, int V>
 struct Gradient {
   static constexpr int W = V < kFullVector<G> ? V : kFullVector<G>;

@@ -1,4 +1,4 @@
-// Weights into NF4 or int8 codes and back on CUDA: the same bits as on a CPU. Bound by memory: dequantising reads half a byte (int8:
+// Weights into NF4 or int8 codes and back on CUDA: the same bits as on a CPU. Bound by memory: dequantizing reads half a byte (int8:
 // one) and writes 2 or 4 a weight; scales cost 1/64 byte where they are codes themselves, resolved here so that no pass writes them out.
 #include "rank/kernels/rules/nf4.h"
 
@@ -31,7 +31,7 @@ __device__ __forceinline__ float warp_largest(float most) {
   return most;
 }
 
-// A warp takes a block, a lane two neighbours: one byte of NF4.
+// A warp takes a block, a lane two neighbors: one byte of NF4.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) quantize(QuantizeBlocks a) {
   const std::int64_t block = std::int64_t(blockIdx.x) * kWarps + threadIdx.x / 32;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kScaleBlock) quantize_scale_blocks(QuantizeSca
 __device__ __forceinline__ float looked_up(float mine, std::uint32_t code) { return __shfl_sync(0xffffffffu, mine, int(code), 16); }
 
 template <Codes kind, int V>
-struct WeightCodes;  // the codes of V neighbours; `mine` is the lane's entry of the NF4 values
+struct WeightCodes;  // the codes of V neighbors; `mine` is the lane's entry of the NF4 values
 template <>
 struct WeightCodes<Codes::nf4, 8> {
   std::uint32_t bits = 0;
@@ -107,8 +107,8 @@ __device__ __forceinline__ float scale_of(const QuantizedPiece& piece, std::int6
   return __fadd_rn(__fmul_rn(piece.map[piece.scale_codes[block]], piece.outer[block / kScaleBlock]), piece.offset);
 }
 
-// blockIdx.y: the piece. A warp takes kRounds stretches of 32 x V neighbours, and no thread waits for another warp: with tables in shared
-// memory, filled behind a barrier, NF4 ran at half of memory's speed, with a value a lane at 91 % of it. V neighbours never straddle two
+// blockIdx.y: the piece. A warp takes kRounds stretches of 32 x V neighbors, and no thread waits for another warp: with tables in shared
+// memory, filled behind a barrier, NF4 ran at half of memory's speed, with a value a lane at 91 % of it. V neighbors never straddle two
 // blocks.
 constexpr int kRounds = 4;
 constexpr int kResident = 1536 / kThreads;

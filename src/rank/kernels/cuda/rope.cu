@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Sum over the `lanes` neighbouring lanes of a group (a power of two).
+// Sum over the `lanes` neighboring lanes of a group (a power of two).
 __device__ __forceinline__ float group_sum(float x, int lanes) {
   for (int offset = lanes / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
   return x;

@@ -1,4 +1,4 @@
-// SwiGLU on CUDA. Forward moves 3 numbers an element, backward 5 (6 where the output is made again).
+// SwiGLU on CUDA. Forward moves 3 numbers an element, backward 5 (6 where the output is recomputed).
 #include "rank/kernels/cuda/cuda.cuh"
 #include "rank/kernels/cuda/swiglu.cuh"
 

@@ -127,7 +127,7 @@ struct EmbeddingForward {
 };
 void embedding_forward(const at::Tensor& tokens, const at::Tensor& weight, const at::Tensor& out);
 
-// dweight[token] += dout. `order` lists the rows so that equal tokens are neighbours: each token's rows are summed in that order
+// dweight[token] += dout. `order` lists the rows so that equal tokens are neighbors: each token's rows are summed in that order
 // in f32 and added once, so the result is the same every time. Null on a CPU where gradients are f32 and need no order.
 struct EmbeddingBackward {
   const std::int64_t *tokens, *order;  // tokens: sorted along with order where order is given

@@ -6,9 +6,9 @@
 #include <compare>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "rank/kernels/fp8_table.h"
 #include "rank/kernels/matmul_cache.h"
 #include "rank/kernels/plugin/matmul_plan.h"
@@ -79,7 +79,7 @@ class Matmuls {
   Matmuls(const Matmuls&) = delete;
 
   bool run(const Product& a, cudaStream_t stream) {
-    const std::lock_guard lock(mutex_);
+    const base::Lock lock(mutex_);
     const Key key = key_of(a);
     auto found = chosen_.find(key);
     if (found == chosen_.end()) found = chosen_.emplace(key, choose(a, key, stream)).first;
@@ -105,7 +105,7 @@ class Matmuls {
   // Held for a launch alone: the allocator gives it to whoever comes next on the stream, which runs after.
   static c10::DataPtr workspace() { return c10::cuda::CUDACachingAllocator::get()->allocate(kMatmulWorkspaceBytes); }
 
-  Chosen choose(const Product& a, const Key& key, cudaStream_t stream) {
+  Chosen choose(const Product& a, const Key& key, cudaStream_t stream) LOCKSTEP_REQUIRES(mutex_) {
     Chosen chosen{.plan = MatmulPlan(handle_, a)};
     if (const auto known = key.search ? cache_.find(key.text()) : std::nullopt) {
       std::copy(known->begin(), known->end(), chosen.algorithm.data);
@@ -125,7 +125,7 @@ class Matmuls {
     return chosen;
   }
 
-  bool worth_a_search(const Key& key, cudaStream_t stream) {
+  bool worth_a_search(const Key& key, cudaStream_t stream) LOCKSTEP_REQUIRES(mutex_) {
     if (!key.search || least_seconds(key) < kSearchSeconds) return false;
     cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
     C10_CUDA_CHECK(cudaStreamIsCapturing(stream, &capturing));
@@ -141,18 +141,18 @@ class Matmuls {
     return ++searches_[weight] <= kSearchesOfAWeight;
   }
 
-  std::mutex mutex_;
+  base::Mutex mutex_;
   cublasLtHandle_t handle_ = nullptr;
-  MatmulCache cache_;
-  std::map<Key, Chosen> chosen_;
-  std::map<Key, int> searches_;
+  MatmulCache cache_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<Key, Chosen> chosen_ LOCKSTEP_GUARDED_BY(mutex_);
+  std::map<Key, int> searches_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 Matmuls& matmuls_of(int device) {
   // Never destroyed: at exit the CUDA runtime may be gone before them.
   static auto& all = *new std::map<int, std::unique_ptr<Matmuls>>;
-  static auto& mutex = *new std::mutex;
-  const std::lock_guard lock(mutex);
+  static auto& mutex = *new base::Mutex;
+  const base::Lock lock(mutex);
   auto& matmuls = all[device];
   if (!matmuls) matmuls = std::make_unique<Matmuls>(device);
   return *matmuls;

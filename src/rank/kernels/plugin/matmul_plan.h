@@ -34,7 +34,7 @@ class MatmulPlan {
  public:
   MatmulPlan(cublasLtHandle_t handle, const Product& a);
 
-  // At most `most` algorithms, the library's favourite first; none where it cannot multiply such matrices.
+  // At most `most` algorithms, the library's favorite first; none where it cannot multiply such matrices.
   std::vector<Algorithm> proposals(int most) const;
   bool can_run(const Algorithm& algorithm) const;
   // out stands in for a.out.

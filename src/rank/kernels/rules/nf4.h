@@ -1,4 +1,4 @@
-// The rules of blockwise quantisation, the same few lines on a CPU and inside a CUDA kernel. They give the bits that bitsandbytes gives
+// The rules of blockwise quantization, the same few lines on a CPU and inside a CUDA kernel. They give the bits that bitsandbytes gives
 // on a CPU, down to how it divides in a short last block and rounds scales through 65,536 bins.
 #pragma once
 

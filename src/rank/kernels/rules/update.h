@@ -120,7 +120,7 @@ LOCKSTEP_BOTH inline void nesterov_one(const UpdateNumbers& n, float g, float& m
   out = fmaf(momentum, n.beta1, g * n.rest1);
 }
 
-// The code whose value is nearest to x / scale, the lower one of two that are equally near: bitsandbytes' blockwise quantisation.
+// The code whose value is nearest to x / scale, the lower one of two that are equally near: bitsandbytes' blockwise quantization.
 // map: 256 numbers, ascending. `inverse`: 1 / scale.
 LOCKSTEP_BOTH inline std::uint8_t nearest_code(const float* map, float x, float inverse) {
   const float scaled = x * inverse;

@@ -28,8 +28,8 @@ class FeedForward {
   void forward(const at::Tensor& out, const at::Tensor& x, Flight& flight, const Places& at) const;
   // Up to SwiGLU's output, without the last matrix.
   void expand(const at::Tensor& x, Flight& flight, const Places& at) const;
-  // In two halves, because the second may need an x that is made again in memory which the first still uses.
-  // again: SwiGLU's output was not kept, and is made again on the way.
+  // In two halves, because the second may need an x that is recomputed in memory which the first still uses.
+  // again: SwiGLU's output was not kept, and is recomputed on the way.
   void backward_out(const at::Tensor& dout, Flight& flight, const Places& at, bool again) const;
   // dx: [rows, hidden].
   void backward_in(const at::Tensor& dx, const at::Tensor& x, Flight& flight, const Places& at) const;

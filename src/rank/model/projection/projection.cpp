@@ -114,7 +114,7 @@ void Projection::backward_weight(const at::Tensor& dout, const at::Tensor& x, co
   }
   if (!adapter_) return;
   if (adapter_->is_dora()) {
-    // The product is made again: blocks overwrite their outputs in place, and keeping another copy costs more.
+    // The product is recomputed: blocks overwrite their outputs in place, and keeping another copy costs more.
     auto& product = scratch.adapter.product;
     fit(product, dout.sizes(), dout.options());
     ProjectionKept again{.low = {}, .scales = kept.scales, .dora = {}};

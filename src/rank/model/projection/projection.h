@@ -13,7 +13,7 @@ namespace lockstep::model {
 
 // Buffers that one projection at a time needs.
 struct ProjectionScratch {
-  at::Tensor dense;  // the weights of a quantised matrix, for the time of one product
+  at::Tensor dense;  // the weights of a quantized matrix, for the time of one product
   AdapterScratch adapter;
   std::optional<Fp8Products> fp8;  // where trainer.fp8 asks for it: the products with the weights themselves, not those of adapters
 };
@@ -49,7 +49,7 @@ class Projection {
                        ProjectionScratch& scratch) const;
 
   const std::optional<Adapter>& adapter() const { return adapter_; }
-  // [out, in], made in scratch where the weights are quantised.
+  // [out, in], made in scratch where the weights are quantized.
   const at::Tensor& weight(ProjectionScratch& scratch) const;
 
  private:

@@ -24,7 +24,7 @@ std::uint64_t key_of(const LeafSpec& leaf, std::int64_t seed) {
   return base::hash64(leaf.pieces.front().name, std::uint64_t(seed) * 0x9e3779b97f4a7c15ull + 0xcbf29ce484222325ull);
 }
 
-// The numbers that the dense leaf would hold, quantised as they are made.
+// The numbers that the dense leaf would hold, quantized as they are made.
 void initialize_quantized(const Unit& unit, std::size_t leaf, std::uint64_t key) {
   const LeafSpec& spec = unit.spec().leaves[leaf];
   QuantizedMatrix& matrix = *unit.quantized(leaf);

@@ -1,4 +1,4 @@
-// Quantises pieces as they arrive and makes matrices dense again for the time of a product.
+// Quantizes pieces as they arrive and makes matrices dense again for the time of a product.
 #include "rank/model/weights/quantized.h"
 
 #include <ATen/Parallel.h>

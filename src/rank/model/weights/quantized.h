@@ -1,4 +1,4 @@
-// A frozen matrix held in few bits a weight: NF4 as bitsandbytes holds it, or blockwise int8.
+// A frozen matrix, quantized: NF4 as bitsandbytes holds it, or blockwise int8.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,13 +11,13 @@
 
 namespace lockstep::model {
 
-// Owns the codes of a leaf, on the unit's device. Each Hugging Face piece (q, k, v) is quantised by itself, as bitsandbytes quantises
+// Owns the codes of a leaf, on the unit's device. Each Hugging Face piece (q, k, v) is quantized by itself, as bitsandbytes quantizes
 // each linear layer by itself, so that pieces can be exchanged with its checkpoints.
 class QuantizedMatrix {
  public:
   QuantizedMatrix(const LeafSpec& leaf, const UnitStorage& storage);
 
-  // Quantises one piece's weights: any float type, on any device, row by row. They are first rounded to the unit's type, and cross to the
+  // Quantizes one piece's weights: any float type, on any device, row by row. They are first rounded to the unit's type, and cross to the
   // device in chunks, so that nothing of the piece's size is made there.
   void store(std::size_t piece, const at::Tensor& weights);
   // The same, from whoever makes elements [first, first + count) when asked.
@@ -26,7 +26,7 @@ class QuantizedMatrix {
   // The weights [out, in] in the unit's type, written into `buffer`, which is made as large as needed and may be shared by matrices.
   const at::Tensor& dense(at::Tensor& buffer) const;
 
-  // What a checkpoint of quantised weights stores.
+  // What a checkpoint of quantized weights stores.
   const kernels::QuantizedBlocks& piece(std::size_t piece) const { return pieces_[piece]; }
   // Takes a copy of codes that were made elsewhere, with their scales as they are held there, plain or as codes. NF4 alone.
   void assign(std::size_t piece, const kernels::QuantizedBlocks& blocks);

@@ -22,7 +22,7 @@ struct UnitStorage {
   bool trainable = true;                           // false: no gradients, no master weights
   bool master = true;                              // false: 16-bit weights are their own masters, updated with stochastic rounding
   Quantization quantization = Quantization::none;  // of matrices, where the unit is not trained
-  bool double_quant = true;                        // NF4: the scales are quantised too
+  bool double_quant = true;                        // NF4: the scales are quantized too
   at::Tensor gradient_memory = {};                 // [flat_elements] where the gradients shall live; undefined: memory of the unit's own
 };
 

@@ -1,7 +1,7 @@
 // SwiGLU on its way out of the matmul before it, and back on its way into the one behind it, on Hopper. Alone SwiGLU reads and writes
 // 3 numbers an element forward and 5 backward while the tensor cores stand still; here those copies run beside the next tile's products.
 //
-// A cluster is two blocks that work on neighbouring rows and the same columns: each reads half of the columns' factor for both. In a
+// A cluster is two blocks that work on neighboring rows and the same columns: each reads half of the columns' factor for both. In a
 // block one thread asks for tiles, stages ahead; two warpgroups take output tiles in turn, so that one multiplies while the other
 // finishes. An adapter's thin product is a few more steps of the same sum, over its own two factors.
 #include <algorithm>

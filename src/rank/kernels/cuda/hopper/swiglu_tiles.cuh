@@ -89,7 +89,7 @@ __device__ __forceinline__ std::uint32_t two(float x, float y) {
 __device__ __forceinline__ float low_half(std::uint32_t word) { return __uint_as_float(word << 16); }
 __device__ __forceinline__ float high_half(std::uint32_t word) { return __uint_as_float(word & 0xffff0000u); }
 
-// Two neighbours in a row of a product: which half of the tile's rows, which 8 columns, and whether in the upper or lower 8 of 16 rows.
+// Two neighbors in a row of a product: which half of the tile's rows, which 8 columns, and whether in the upper or lower 8 of 16 rows.
 struct Pair {
   int half, eighth, lower;
 };
@@ -105,7 +105,7 @@ __device__ __forceinline__ std::uint32_t place(Pair pair) {
   return std::uint32_t(row_of(pair.half, pair.lower) * 128 + ((pair.eighth ^ (lane / 4)) << 4) + lane % 4 * 4);
 }
 
-// Where a thread writes in the tile at (row, column) of a matrix. Neighbours swap, so that each writes 8 bytes and the four of a row 32 in
+// Where a thread writes in the tile at (row, column) of a matrix. Neighbors swap, so that each writes 8 bytes and the four of a row 32 in
 // a line.
 struct Places {
   Number* first;

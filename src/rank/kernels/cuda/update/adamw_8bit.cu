@@ -1,4 +1,4 @@
-// AdamW with 8-bit moments on CUDA: a warp a block of 256 numbers, 8 neighbours a lane. With bf16 gradients it moves 18 bytes a
+// AdamW with 8-bit moments on CUDA: a warp a block of 256 numbers, 8 neighbors a lane. With bf16 gradients it moves 18 bytes a
 // parameter beside f32 masters, 12 where bf16 weights are their own. What it waits for is not memory but finding the nearest codes.
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Draws over its own line.
-#include "front/show/progress_bar.h"
+#include "base/progress_bar.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-namespace lockstep::show {
+namespace lockstep::base {
 namespace {
 
 constexpr std::int64_t between_ns = 100'000'000;
@@ -23,14 +23,14 @@ std::size_t terminal_width() {
 
 }  // namespace
 
-ProgressBar::ProgressBar() : terminal_(::isatty(STDERR_FILENO) == 1), start_ns_(base::now_ns()) {}
+ProgressBar::ProgressBar() : terminal_(::isatty(STDERR_FILENO) == 1), start_ns_(now_ns()) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_) fmt::print(stderr, "\r\033[K");
 }
 
 void ProgressBar::show(std::uint64_t done, std::uint64_t total, std::string_view more) {
-  const std::int64_t now = base::now_ns();
+  const std::int64_t now = now_ns();
   if (!terminal_ || now - drawn_ns_ < between_ns) return;
   drawn_ns_ = now;
   drawn_ = true;
@@ -38,9 +38,9 @@ void ProgressBar::show(std::uint64_t done, std::uint64_t total, std::string_view
   const double share = total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0;
   const auto filled = static_cast<std::size_t>(share * width);
   std::string text = fmt::format("  [{}{}] {:3.0f}%  {}", std::string(filled, '#'), std::string(width - filled, '.'), 100 * share, more);
-  if (share > 0.01) text += fmt::format("  ETA {}", base::human_duration(base::seconds_since(start_ns_) * (1 - share) / share));
+  if (share > 0.01) text += fmt::format("  ETA {}", human_duration(seconds_since(start_ns_) * (1 - share) / share));
   fmt::print(stderr, "\r\033[K{}", text.substr(0, terminal_width() - 1));
   std::fflush(stderr);
 }
 
-}  // namespace lockstep::show
+}  // namespace lockstep::base

@@ -1,5 +1,5 @@
 // Reading what safetensors files say of themselves.
-#include "base/safetensors.h"
+#include "base/file/safetensors.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep::show {
+namespace lockstep::base {
 
 class ProgressBar {
  public:
@@ -21,4 +21,4 @@ class ProgressBar {
   bool drawn_ = false;
 };
 
-}  // namespace lockstep::show
+}  // namespace lockstep::base
