@@ -28,9 +28,6 @@ LONG_FUNCTIONS = {
     "src/config/table/trainer.cpp::rhythm": (120, "a table of data"),
     "src/text/native/src/jinja/machine.rs::eval_kind": (97, "one match, an arm a kind of expression"),
     "src/text/native/src/jinja/methods.rs::text_method": (97, "one match, an arm a method"),
-    "src/text/native/src/jinja/run.rs::run_one": (97, "one match, an arm a kind of statement"),
-    "src/text/native/src/jinja/statements.rs::for_tag": (154, "not cut yet"),
-    "src/text/native/src/parquet/mod.rs::pass_over": (87, "not cut yet"),
 }
 # folder -> files
 CROWDED = {
@@ -38,15 +35,14 @@ CROWDED = {
 }
 
 TYPE = re.compile(r"^(?:template\s*<.*>\s*)?(?:alignas\s*\([^)]*\)\s*)?(?:pub(?:\([a-z]+\))?\s+)?(?:unsafe\s+)?(?:class|struct|union|enum|trait|impl|mod)\b")
-RAW_STRING = re.compile(r'R"([^()\\ ]{0,16})\((?:.|\n)*?\)\1"')
-RUST_RAW_STRING = re.compile(r'r(#*)"(?:.|\n)*?"\1')
-SKIPPED = re.compile(r'//[^\n]*|/\*(?:.|\n)*?\*/|"(?:\\.|[^"\\\n])*"|"(?:\\(?:.|\n)|[^"\\])*"|\'(?:\\[^\n]{1,8}?|[^\'\\\n])\'')
+TEXT = r"//[^\n]*|/\*(?:.|\n)*?\*/|\"(?:\\(?:.|\n)|[^\"\\])*\"|'(?:\\[^\n]{1,8}?|[^'\\\n])'"
+CPP_TEXT = re.compile(r'\bR"([^()\\ ]{0,16})\((?:.|\n)*?\)\1"|' + TEXT)
+RUST_TEXT = re.compile(r'\br(#*)"(?:.|\n)*?"\1|' + TEXT)
 
 
 def without_text(code: str, rust: bool) -> str:
     """The code with comments, strings and characters gone and every line where it was."""
-    code = (RUST_RAW_STRING if rust else RAW_STRING).sub(lambda found: "\n" * found[0].count("\n"), code)
-    code = SKIPPED.sub(lambda found: "\n" * found[0].count("\n"), code)
+    code = (RUST_TEXT if rust else CPP_TEXT).sub(lambda found: "\n" * found[0].count("\n"), code)
     return code if rust else re.sub(r"^[ \t]*#(?:[^\n\\]|\\(?:.|\n))*", lambda found: "\n" * found[0].count("\n"), code, flags=re.M)
 
 

@@ -14,7 +14,7 @@ def tool(name):
     return module
 
 
-sizes, includes = tool("check_sizes"), tool("check_includes")
+sizes, includes, docs = tool("check_sizes"), tool("check_includes"), tool("wrap_docs")
 
 
 def body(lines, indent="  "):
@@ -40,6 +40,8 @@ def cpp_function(lines):
     ({"src/a.cpp": "const Row kRows[] = {\n" + '    {f(1), "a"},\n' * 100 + "};\nstruct S {\n" + "  int a;\n" * 90 + "};\n"}, []),
     ({"src/a.py": "def f():\n" + "    work()\n" * 80}, ["src/a.py::f: 81 lines (from line 1)"]),
     ({"src/a.rs": "impl A {\n    pub fn f<'a>(x: &'a str) -> char {\n" + body(80) + "        '}'\n    }\n}\n"}, ["src/a.rs::f: 83 lines (from line 2)"]),
+    # Text that ends in r is no raw text.
+    ({"src/a.rs": 'fn f() {\n    a("for", "}");\n}\nfn g() {\n' + body(80) + "}\n"}, ["src/a.rs::g: 82 lines (from line 4)"]),
     ({f"src/room/{i}.h": "" for i in range(26)}, ["src/room: 26 files on one level, at most 25"]),
     ({f"src/room/{i % 2}/{i}.h": "" for i in range(50)}, []),
 ], ids=lambda value: "" if isinstance(value, list) else next(iter(value)))
@@ -148,3 +150,24 @@ def test_lint_sees_what_is_touched_without_its_lock(tmp_path, wrong, says):
     assert (done.returncode != 0) == bool(says), done.stdout
     for said in says:
         assert said in done.stdout
+
+
+LONG = " ".join(["word"] * 40)
+
+
+@pytest.mark.parametrize("text", ["# " + LONG, "| " + LONG + " |", "```\n" + LONG + "\n```", "    " + LONG, "<!-- " + LONG + " -->", "word " * 20])
+def test_docs_that_stay_as_they_are(text):
+    assert docs.wrapped(text) == text
+
+
+@pytest.mark.parametrize("text,indent", [(LONG, ""), ("- " + LONG, "  "), ("12. " + LONG, "    "), (f"- short\n  {LONG}", "  ")])
+def test_docs_wrap_at_120(text, indent):
+    made = docs.wrapped(text)
+    lines = made.split("\n")
+    assert made.split() == text.split() and max(map(len, lines)) <= 120 and docs.wrapped(made) == made
+    assert len(lines) > 1 and all(line.startswith(indent) for line in lines[1:])
+
+
+def test_a_wrapped_line_begins_no_list():
+    made = docs.wrapped(" ".join(["word"] * 24) + " - 1. # > " + LONG)
+    assert not any(line.lstrip().startswith(("- ", "1. ", "# ", "> ")) for line in made.split("\n"))
