@@ -1,12 +1,9 @@
 // A training step of a run, timed: train_step() over random weights, and over made-up batches where the settings name no data.
-#include <ATen/ops/randint.h>
-
 #include <algorithm>
 
 #include "config/config.h"
 #include "rank/bench/bench.h"
 #include "rank/kernels/plugin.h"
-#include "rank/model/projection/adapter.h"
 #include "rank/model/model.h"
 #include "rank/train/device_memory.h"
 #include "rank/train/peak_flops.h"
@@ -20,18 +17,12 @@ namespace {
 constexpr double learning_rate = 1e-5;  // small: weights stay random, whatever the number of steps
 constexpr int different_batches = 4;
 
-// A few batches of random tokens, on the device already, in turn.
+// A few made-up batches, on the device already, in turn.
 class MadeUp final : public train::BatchSource {
  public:
   explicit MadeUp(const train::Run& run) : accumulation_(run.batch.gradient_accumulation) {
-    const std::int64_t rows = run.batch.batch_size, time = run.config.data.seq_len;
-    for (int i = 0; i < different_batches; ++i) {
-      const at::Tensor row = at::randint(run.config.model.vocab_size, {rows, time + 1}, at::kLong).to(run.world->device());
-      batches_.push_back({.tokens = row.narrow(1, 0, time).contiguous(),
-                          .targets = row.narrow(1, 1, time).contiguous(),
-                          .keys = model::adapters_drop(run.config.lora) ? row.select(1, 0).contiguous() : at::Tensor(),
-                          .trained_tokens = rows * time});
-    }
+    for (int i = 0; i < different_batches; ++i)
+      batches_.push_back(run.task->make_up(run.batch.batch_size, run.world->device(), /*trains=*/true));
   }
   std::vector<data::Batch> next(const comm::Group&) override {
     std::vector<data::Batch> batches;
@@ -52,7 +43,7 @@ class Counted final : public train::BatchSource {
   explicit Counted(std::unique_ptr<train::BatchSource> source) : source_(std::move(source)) {}
   std::vector<data::Batch> next(const comm::Group& group) override {
     std::vector<data::Batch> batches = source_->next(group);
-    for (const data::Batch& batch : batches) trained += batch.trained_tokens;
+    for (const data::Batch& batch : batches) trained += batch.trained;
     return batches;
   }
   data::Position position() const override { return source_->position(); }
@@ -137,15 +128,13 @@ StepProfile trace_steps(const StepRequest& request, Bench& bench) {
 void describe(const train::Run& run, StepResult& result) {
   result.parameters = run.replica.parameters();
   result.trained_parameters = run.replica.trained_parameters();
-  result.seq_len = run.dataset.training->seq_len();
+  result.seq_len = run.task->training()->sample_size();
   result.batch_size = run.batch.batch_size;
   result.accumulation = run.batch.gradient_accumulation;
   result.activations = run.recompute;
   result.gradients = run.gradient_form;
-  const data::Corpus& corpus = *run.dataset.training;
-  if (has_data(run.config)) result.data = run.dataset.description;
-  const bool whole_samples = corpus.fixed_length() && !corpus.packed();
-  result.flops_per_token = layout::flops_per_token(run.config.model, run.config.lora, whole_samples ? corpus.seq_len() : 0);
+  if (has_data(run.config)) result.data = run.task->description();
+  result.flops_per_token = run.task->flops();
 }
 
 void measure_training(const StepRequest& request, StepResult& result) {

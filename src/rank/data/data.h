@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "rank/data/batch.h"
 #include "corpus/samples/order.h"
 
 namespace lockstep::data {
@@ -63,21 +64,11 @@ struct Dataset {
 };
 // Throws UserError(ExitCode::data) that names the file and the fix; also when a token is outside the model's vocabulary.
 Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seed);
+// Of the data that these settings name, which itself is not looked at.
+std::shared_ptr<const Vocabulary> open_vocabulary(const config::DataConfig& data, const config::ModelConfig& model);
 
 // Position -> sample within an epoch.
 using corpus::Order;
-
-// One micro-batch of this rank. `time` is seq_len where records are packed; otherwise it is that of the longest sample, rounded up to a
-// multiple of 64 so that shapes vary little, and shorter ones are padded at their end.
-struct Batch {
-  at::Tensor tokens;   // [batch, time] i64, pinned if asked for
-  at::Tensor targets;  // [batch, time] i64; -100 where nothing is trained: prompts, padding, samples of weight 0
-  at::Tensor starts;   // [records + 1] i32 on the host: rows of the flattened batch where packed records start, and its end;
-                       // undefined: each row of tokens is one record. Positions restart at each, attention does not cross them
-  at::Tensor keys;     // [batch] i64 random keys of its rows, where something in the model draws; else undefined
-  std::vector<std::int64_t> samples;  // [batch] sample numbers; -1 for a sample of weight 0
-  std::int64_t trained_tokens = 0;
-};
 
 // Where the next global batch starts: the whole state of a loader. Positions count samples over all epochs.
 struct Position {
@@ -98,10 +89,9 @@ class Loader {
     std::int64_t prefetch = 2;
     std::int64_t workers = 1;
     bool pin_memory = false;
-    bool keys = false;   // batches carry random keys
     bool repeat = true;  // false: next() gives nothing after one epoch (evaluation)
   };
-  Loader(std::shared_ptr<const Corpus> corpus, const Options& options, Position start);
+  Loader(std::shared_ptr<const Source> source, const Options& options, Position start);
   ~Loader();
 
   // The micro-batches of the next step; empty at the end where repeat is false. Rethrows a reader thread's error.

@@ -53,10 +53,9 @@ std::int64_t count_samples(const Tokens& tokens, std::int64_t seq_len, std::stri
   return samples;
 }
 
-// A source of tokens and how to read them.
+// A source of tokens.
 struct Source {
   std::shared_ptr<const Tokens> tokens;
-  std::shared_ptr<const Vocabulary> vocabulary;
   std::string name;
 };
 
@@ -72,21 +71,15 @@ Source open_tokenized_text(const config::DataConfig& data, const config::ModelCo
   const std::string tokenizer = corpus::tokenizer_path(data, model);
   auto cache = corpus::prepare(data, seq_len, corpus::open_words(data, model)).cache;
   check_vocabulary(*cache, data.path, tokenizer, model.vocab_size);
-  return {cached_tokens(std::move(cache)), tokenizer_vocabulary(tokenizer, model.vocab_size), data.path};
+  return {cached_tokens(std::move(cache)), data.path};
 }
 
 Source open_file(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len) {
   const config::DataKind kind = corpus::kind_of(data);
   if (data.path.empty()) throw base::data_error("data", "data.kind={} needs a file. Name it with --data.", config::name_of(kind));
-  const std::string tokenizer = corpus::tokenizer_path(data, model);
-  if (kind == config::DataKind::text) {
-    if (!tokenizer.empty()) return open_tokenized_text(data, model, seq_len);
-    return {open_text(data.path, model.vocab_size), byte_vocabulary(), data.path};
-  }
-  // Tokens need no tokenizer: a model folder may come without one, and then they are written as numbers.
-  const bool spelled = !data.tokenizer.empty() || std::filesystem::exists(std::filesystem::path(tokenizer) / "tokenizer.json");
-  const auto vocabulary = spelled ? tokenizer_vocabulary(tokenizer, model.vocab_size) : number_vocabulary(model.vocab_size);
-  return {open_bin(data.path, data.token_type, model.vocab_size), vocabulary, data.path};
+  if (kind == config::DataKind::bin) return {open_bin(data.path, data.token_type, model.vocab_size), data.path};
+  if (!corpus::tokenizer_path(data, model).empty()) return open_tokenized_text(data, model, seq_len);
+  return {open_text(data.path, model.vocab_size), data.path};
 }
 
 Source open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t seed) {
@@ -97,14 +90,13 @@ Source open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t 
                            "or train on your own data with --data.",
                            maker.vocabulary()->size(), vocab_size);
   }
-  return {story_tokens(maker, stories, seed), story_vocabulary(maker.vocabulary()), "built-in stories"};
+  return {story_tokens(maker, stories, seed), "built-in stories"};
 }
 
 Source open_source(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
   switch (corpus::kind_of(data)) {
     case config::DataKind::stories: return open_stories(data.stories, model.vocab_size, seed);
-    case config::DataKind::random:
-      return {random_tokens(data.random_tokens, model.vocab_size, seed), number_vocabulary(model.vocab_size), "random tokens"};
+    case config::DataKind::random: return {random_tokens(data.random_tokens, model.vocab_size, seed), "random tokens"};
     default: return open_file(data, model, seq_len);
   }
 }
@@ -121,7 +113,6 @@ Dataset open_tokens(const config::DataConfig& data, const config::ModelConfig& m
   const std::int64_t samples = count_samples(*source.tokens, seq_len, source.name);
 
   Dataset dataset;
-  dataset.vocabulary = source.vocabulary;
   std::int64_t held_out = 0;
   if (!data.validation_path.empty()) {
     const Source validation = open_file(corpus::validation_of(data), model, seq_len);
@@ -164,7 +155,6 @@ Dataset open_records(const config::DataConfig& data, const config::ModelConfig& 
 
   const auto cache = open(data);
   Dataset dataset;
-  dataset.vocabulary = tokenizer_vocabulary(tokenizer, model.vocab_size);
   if (!data.validation_path.empty()) {
     const auto other = open(corpus::validation_of(data));
     dataset.training = corpus_of(cache, all_of(*cache), "training");
@@ -184,10 +174,27 @@ Dataset open_records(const config::DataConfig& data, const config::ModelConfig& 
 
 }  // namespace
 
+std::shared_ptr<const Vocabulary> open_vocabulary(const config::DataConfig& data, const config::ModelConfig& model) {
+  const std::string tokenizer = corpus::tokenizer_path(data, model);
+  switch (corpus::kind_of(data)) {
+    case config::DataKind::stories: return story_vocabulary(corpus::StoryMaker().vocabulary());
+    case config::DataKind::random: return number_vocabulary(model.vocab_size);
+    case config::DataKind::text: return tokenizer.empty() ? byte_vocabulary() : tokenizer_vocabulary(tokenizer, model.vocab_size);
+    case config::DataKind::bin: {
+      // Tokens need no tokenizer: a model folder may come without one, and then they are written as numbers.
+      const bool spelled = !data.tokenizer.empty() || std::filesystem::exists(std::filesystem::path(tokenizer) / "tokenizer.json");
+      return spelled ? tokenizer_vocabulary(tokenizer, model.vocab_size) : number_vocabulary(model.vocab_size);
+    }
+    default: return tokenizer_vocabulary(tokenizer, model.vocab_size);
+  }
+}
+
 Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seed) {
   const std::int64_t seq_len = data.seq_len > 0 ? data.seq_len : model.max_seq_len;
   const bool of_records = corpus::kind_of(data) == config::DataKind::records;
-  return (of_records ? open_records : open_tokens)(data, model, seq_len, seed);
+  Dataset dataset = (of_records ? open_records : open_tokens)(data, model, seq_len, seed);
+  dataset.vocabulary = open_vocabulary(data, model);
+  return dataset;
 }
 
 }  // namespace lockstep::data

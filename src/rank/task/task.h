@@ -1,18 +1,69 @@
-// What is trained on a batch: here, predicting the next token. Evaluation belongs to the task too; text from the model: generator.h.
+// What is trained: how its data is opened, what a batch is, the loss of one, what is measured and shown. The loop, the step and benchmarks
+// know no more of it than this.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include "rank/data/data.h"
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "layout/flops.h"
+#include "rank/data/batch.h"
 #include "rank/model/model.h"
+#include "rank/model/sums/totals.h"
+#include "journal/metrics.h"
 
 namespace lockstep::task {
 
-// A micro-batch up to its loss; backward() of the same follows.
-void forward(model::Decoder& model, const data::Batch& batch, const model::Micro& micro);
-// Adds the gradient of scale * (summed loss) to the model's units; returns the summed loss, f32 on the device.
-at::Tensor backward(model::Decoder& model, const at::Tensor& scale);
-// Summed loss and correct tokens, without gradients.
-model::Score score(model::Decoder& model, const data::Batch& batch);
+// Writes what shows how far a model is. Made by Task::make_sampler; one thread.
+class Sampler {
+ public:
+  virtual ~Sampler() = default;
+  // What samples begin with, one each; the same on every rank.
+  virtual const std::vector<std::string>& prompts() const = 0;
+  // What it needs is read beside training. Cheap: where that has failed, this throws, long before the first sample is due.
+  virtual void look() = 0;
+  // The samples of these prompts.
+  virtual std::vector<std::string> write(model::Decoder& model, std::span<const std::size_t> prompts) = 0;
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual std::shared_ptr<const data::Source> training() const = 0;
+  virtual std::shared_ptr<const data::Source> validation() const = 0;  // null: none
+  virtual const std::string& description() const = 0;                  // of the data: "built-in stories, 1.2M tokens"
+
+  // A batch of full samples that is not in the data: random, or with nothing to train, so that gradients are zero.
+  virtual data::Batch make_up(std::int64_t samples, at::Device device, bool trains) const = 0;
+  // Operations of one of what is counted (Batch::trained). Where samples differ in length, of matrices alone: a lower bound.
+  virtual layout::Flops flops() const = 0;
+
+  // A micro-batch up to its loss; backward() of the same follows.
+  virtual void forward(model::Decoder& model, const data::Batch& batch, const model::Micro& micro) const = 0;
+  // Adds the gradient of scale * (summed loss) to the model's units; returns the summed loss, f32 on the device.
+  virtual at::Tensor backward(model::Decoder& model, const at::Tensor& scale) const = 0;
+
+  // Sums of an evaluation; score() adds a batch's to them, without gradients, and evaluated() says what they mean.
+  virtual std::vector<model::Sum> evaluation_sums() const = 0;
+  virtual void score(model::Decoder& model, const data::Batch& batch, model::Totals& totals) const = 0;
+  virtual journal::EvalLine evaluated(const model::Totals& totals, std::span<const double> numbers) const = 0;
+
+  // Null where there is nothing to write with. writes: this rank will write some, so it reads what that takes.
+  virtual std::unique_ptr<Sampler> make_sampler(bool writes, at::Device device) const = 0;
+};
+
+// How ranks come to know the data. Empty: each reads it. Else only the first rank does, and gives the others a text: called on every
+// rank, it calls `mine` on the first and returns what that said on all.
+using FromFirst = std::function<std::string(const std::function<std::string()>& mine)>;
+
+// The task of a run's settings, its data opened and prepared. Throws UserError(ExitCode::data).
+std::unique_ptr<Task> open_task(const config::RunConfig& config, const FromFirst& from_first = {});
 
 }  // namespace lockstep::task

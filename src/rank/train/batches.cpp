@@ -1,22 +1,27 @@
 // The two ways batches reach a rank.
 #include "rank/train/batches.h"
 
+#include <ATen/ops/empty.h>
+
+#include <cstring>
+#include <span>
+
 namespace lockstep::train {
 namespace {
 
-at::Tensor to_device(const at::Tensor& tensor, at::Device device) { return tensor.to(device, tensor.scalar_type(), /*non_blocking=*/true); }
+at::Tensor to_device(const at::Tensor& tensor, at::Device device) {
+  return tensor.defined() ? tensor.to(device, tensor.scalar_type(), /*non_blocking=*/true) : tensor;
+}
 
-class OwnShare : public BatchSource {
+class OwnShare final : public BatchSource {
  public:
-  OwnShare(std::shared_ptr<const data::Corpus> corpus, const data::Loader::Options& options, data::Position start)
-      : loader_(std::move(corpus), options, start) {}
+  OwnShare(std::shared_ptr<const data::Source> source, const data::Loader::Options& options, data::Position start)
+      : loader_(std::move(source), options, start) {}
 
   std::vector<data::Batch> next(const comm::Group& group) override {
     std::vector<data::Batch> batches = loader_.next();
     for (data::Batch& batch : batches) {
-      batch.tokens = to_device(batch.tokens, group.device());
-      batch.targets = to_device(batch.targets, group.device());
-      if (batch.keys.defined()) batch.keys = to_device(batch.keys, group.device());
+      for (at::Tensor& field : batch.on_device) field = to_device(field, group.device());
     }
     return batches;
   }
@@ -26,82 +31,83 @@ class OwnShare : public BatchSource {
   data::Loader loader_;
 };
 
-// The shape of a corpus without its bytes: ranks that are handed their tokens need not read any.
-class Outline : public data::Corpus {
+// Every rank walks over all ranks' batches: micro-batch m of rank r is number m * ranks + r of the step. So each knows the sample numbers
+// and shapes of all; only what goes to the device travels, in one broadcast a micro-step.
+class FromFirst final : public BatchSource {
  public:
-  explicit Outline(std::shared_ptr<const data::Corpus> corpus) : corpus_(std::move(corpus)) {}
-  std::int64_t samples() const override { return corpus_->samples(); }
-  std::int64_t seq_len() const override { return corpus_->seq_len(); }
-  std::int64_t length(std::int64_t sample) const override { return corpus_->length(sample); }
-  bool fixed_length() const override { return corpus_->fixed_length(); }
-  void read(std::int64_t, std::span<std::int64_t> tokens, std::span<std::int64_t> targets) const override {
-    std::fill(tokens.begin(), tokens.end(), 0);
-    std::fill(targets.begin(), targets.end(), 0);
-  }
-  bool packed() const override { return corpus_->packed(); }
-  std::vector<std::int32_t> starts(std::int64_t sample) const override { return corpus_->starts(sample); }
-  std::string fingerprint() const override { return corpus_->fingerprint(); }
-
- private:
-  std::shared_ptr<const data::Corpus> corpus_;
-};
-
-class FromFirst : public BatchSource {
- public:
-  FromFirst(std::shared_ptr<const data::Corpus> corpus, const data::Loader::Options& options, data::Position start)
-      : shard_(options.shard),
-        batch_size_(options.batch_size),
-        loader_(shard_.index == 0 ? std::move(corpus) : std::make_shared<Outline>(std::move(corpus)), whole(options), start) {}
+  FromFirst(std::shared_ptr<const data::Source> source, const data::Loader::Options& options, data::Position start)
+      : shard_(options.shard), loader_(std::move(source), of_all(options), start) {}
 
   std::vector<data::Batch> next(const comm::Group& group) override {
-    // Every rank walks the same positions, so each knows sample numbers and shapes; only the tokens travel.
-    std::vector<data::Batch> batches = loader_.next();
-    for (data::Batch& batch : batches) {
-      batch.tokens = hand_out(group, batch.tokens, "tokens");
-      batch.targets = hand_out(group, batch.targets, "targets");
-      if (batch.starts.defined()) batch.starts = own_starts(batch.starts, batch.tokens.size(1));
-      if (batch.keys.defined()) batch.keys = to_device(batch.keys.narrow(0, shard_.index * batch_size_, batch_size_), group.device());
-      const auto first = batch.samples.begin() + shard_.index * batch_size_;
-      batch.samples = std::vector<std::int64_t>(first, first + batch_size_);
-      batch.trained_tokens = batch.targets.ne(data::untrained).sum().item<std::int64_t>();
-    }
-    return batches;
+    std::vector<data::Batch> all = loader_.next(), mine;
+    const auto ranks = static_cast<std::size_t>(shard_.count);
+    for (std::size_t first = 0; first < all.size(); first += ranks) mine.push_back(hand_out(group, std::span(all).subspan(first, ranks)));
+    return mine;
   }
   data::Position position() const override { return loader_.position(); }
 
  private:
-  static data::Loader::Options whole(data::Loader::Options options) {
-    options.batch_size *= options.shard.count;
+  static data::Loader::Options of_all(data::Loader::Options options) {
+    options.gradient_accumulation *= options.shard.count;
+    options.prefetch *= options.shard.count;
     options.shard = {};
     return options;
   }
-  at::Tensor hand_out(const comm::Group& group, const at::Tensor& all, std::string_view what) const {
-    const at::Tensor on_device = to_device(all, group.device());
-    group.broadcast(on_device, 0, what).wait();
-    return on_device.narrow(0, shard_.index * batch_size_, batch_size_);
+
+  // Where each batch's count and fields lie in the bytes that are sent.
+  struct Place {
+    std::int64_t begin, bytes;
+  };
+  static std::vector<Place> places_of(const data::Batch& batch, std::int64_t& end) {
+    std::vector<Place> places;
+    const auto add = [&](std::size_t bytes) {
+      places.push_back({end, static_cast<std::int64_t>(bytes)});
+      end += (static_cast<std::int64_t>(bytes) + 15) / 16 * 16;  // any type may be read from there
+    };
+    add(sizeof(batch.trained));
+    for (const at::Tensor& field : batch.on_device) add(field.defined() ? field.nbytes() : 0);
+    return places;
   }
-  // Of all rows' starts, those of this rank's rows, counted from its first row; a row's start is always among them.
-  at::Tensor own_starts(const at::Tensor& all, std::int64_t time) const {
-    const std::int64_t begin = shard_.index * batch_size_ * time, end = begin + batch_size_ * time;
-    const at::Tensor mine = all.masked_select(all.ge(begin).logical_and(all.le(end)));
-    return mine.sub(begin).to(at::kInt);
+
+  data::Batch hand_out(const comm::Group& group, std::span<data::Batch> of_ranks) const {
+    std::int64_t end = 0;
+    std::vector<std::vector<Place>> places;
+    for (const data::Batch& batch : of_ranks) places.push_back(places_of(batch, end));
+    at::Tensor bytes = at::empty({end}, at::TensorOptions().dtype(at::kByte).device(shard_.index == 0 ? at::kCPU : group.device()));
+    for (std::size_t rank = 0; shard_.index == 0 && rank < of_ranks.size(); ++rank) write(of_ranks[rank], places[rank], bytes);
+    bytes = to_device(bytes, group.device());
+    group.broadcast(bytes, 0, "batches").wait();
+
+    const auto own = static_cast<std::size_t>(shard_.index);
+    data::Batch batch = std::move(of_ranks[own]);
+    const auto read = [&](const Place& place, at::ScalarType type) { return bytes.narrow(0, place.begin, place.bytes).view(type); };
+    if (shard_.index != 0) batch.trained = read(places[own][0], at::kLong).item<std::int64_t>();
+    for (std::size_t i = 0; i < batch.on_device.size(); ++i) {
+      at::Tensor& field = batch.on_device[i];
+      if (field.defined()) field = read(places[own][i + 1], field.scalar_type()).view(field.sizes());
+    }
+    return batch;
+  }
+
+  static void write(const data::Batch& batch, const std::vector<Place>& places, const at::Tensor& bytes) {
+    auto* to = bytes.mutable_data_ptr<std::uint8_t>();
+    std::memcpy(to + places[0].begin, &batch.trained, sizeof(batch.trained));
+    for (std::size_t i = 0; i < batch.on_device.size(); ++i) {
+      const at::Tensor& field = batch.on_device[i];
+      if (field.defined()) std::memcpy(to + places[i + 1].begin, field.const_data_ptr(), field.nbytes());
+    }
   }
 
   data::Shard shard_;
-  std::int64_t batch_size_;
   data::Loader loader_;
 };
 
 }  // namespace
 
-std::unique_ptr<BatchSource> read_own_share(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options,
-                                            data::Position start) {
-  return std::make_unique<OwnShare>(std::move(corpus), options, start);
-}
-
-std::unique_ptr<BatchSource> receive_from_first(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options,
-                                                data::Position start) {
-  return std::make_unique<FromFirst>(std::move(corpus), options, start);
+std::unique_ptr<BatchSource> open_batches(bool distributed, std::shared_ptr<const data::Source> source,
+                                          const data::Loader::Options& options, data::Position start) {
+  if (distributed) return std::make_unique<OwnShare>(std::move(source), options, start);
+  return std::make_unique<FromFirst>(std::move(source), options, start);
 }
 
 }  // namespace lockstep::train

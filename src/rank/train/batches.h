@@ -12,16 +12,14 @@ namespace lockstep::train {
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  // Collective where rank 0 hands out. Tensors are on the group's device.
+  // Collective where rank 0 hands out. Fields for the device are on the group's.
   virtual std::vector<data::Batch> next(const comm::Group& group) = 0;
   virtual data::Position position() const = 0;
 };
 
-// data.distributed_loading=true: no communication.
-std::unique_ptr<BatchSource> read_own_share(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options,
-                                            data::Position start);
-// data.distributed_loading=false: one reader, for data that only rank 0 can reach quickly.
-std::unique_ptr<BatchSource> receive_from_first(std::shared_ptr<const data::Corpus> corpus, data::Loader::Options options,
-                                                data::Position start);
+// distributed: data.distributed_loading. True: every rank reads its own share, nothing is sent. False: one reader, for data that only
+// rank 0 can reach; elsewhere the source need only know the shapes of its batches and what of them is for the host.
+std::unique_ptr<BatchSource> open_batches(bool distributed, std::shared_ptr<const data::Source> source,
+                                          const data::Loader::Options& options, data::Position start);
 
 }  // namespace lockstep::train

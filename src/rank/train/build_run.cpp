@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "rank/model/projection/adapter.h"
 #include "rank/parallel/base_fingerprint.h"
 #include "rank/train/fit_batch.h"
+#include "rank/train/from_first.h"
 #include "rank/train/make_model.h"
 #include "rank/train/resume.h"
 #include "rank/train/run.h"
@@ -26,13 +26,17 @@ data::Loader::Options loader_options(const Run& run) {
           .shuffle = run.config.data.shuffle,
           .prefetch = run.config.data.prefetch,
           .workers = run.config.data.workers,
-          .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu(),
-          .keys = model::adapters_drop(run.config.lora)};
+          .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu()};
 }
 
-std::unique_ptr<BatchSource> open_batches(const Run& run) {
-  return (run.config.data.distributed_loading ? read_own_share : receive_from_first)(run.dataset.training, loader_options(run),
-                                                                                     run.progress.position);
+// Where only rank 0 reads data, the others learn its shape from there.
+std::unique_ptr<task::Task> open_task(const comm::Group& ranks, const config::RunConfig& config) {
+  if (config.data.distributed_loading) return task::open_task(config);
+  return task::open_task(config, [&](const std::function<std::string()>& mine) {
+    const std::string text = ranks.rank() == 0 ? mine() : "";
+    ranks.meet("opening the data");
+    return text_from_first(ranks, text, "what the data is");
+  });
 }
 
 // By which this start of the run owns its folder; empty where nobody does.
@@ -89,9 +93,9 @@ void be_deterministic() {
 
 std::unique_ptr<MicroSteps> make_micro_steps(Run& run) {
   const at::Device device = run.world->device();
-  const bool fixed_shapes = run.dataset.training->fixed_length();
+  const bool fixed_shapes = run.task->training()->fixed_shapes();
   const std::int64_t rows = run.batch.batch_size * run.config.data.seq_len;
-  return std::make_unique<MicroSteps>(*run.model, *run.gradients, run.mesh->loss(),
+  return std::make_unique<MicroSteps>(*run.task, *run.model, *run.gradients, run.mesh->loss(),
                                       MicroSteps::Options{.recorder = graph_recorder_for(run.config, device, fixed_shapes),
                                                           .progress = watched_progress(*run.world, run.page, run.faults),
                                                           .mark_blocks = blocks_are_long(run.config, rows, device),
@@ -140,7 +144,7 @@ void open_journal(Run& run, const Start& start) {
       {"event", "model"},
       {"parameters", run.replica.parameters()},
       {"trained_parameters", run.replica.trained_parameters()},
-      {"data", run.dataset.description},
+      {"data", run.task->description()},
       {"backend", config::name_of(run.world->backend())},
       {"total_steps", run.total_steps},
       {"gradients", run.gradient_form},
@@ -174,11 +178,11 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
 
   run->page->set_phase(journal::Phase::building, 0);
   if (run->config.trainer.deterministic) be_deterministic();
-  run->dataset = data::open_dataset(run->config.data, run->config.model, run->config.trainer.seed);
+  run->task = open_task(run->mesh->data(), run->config);
   run->replica = make_units(run->config, request.device);
   run->model = make_decoder(run->config, run->replica);
   choose_precision(run->config, *run->model, request.device);
-  run->optimizer = optim::make_optimizer(run->config, *run->replica.store, run->nominal_tokens());
+  run->optimizer = optim::make_optimizer(run->config, *run->replica.store, run->nominal_trained());
   everyone.meet("building the model");
   choose_memory(everyone, *run);
   const std::string fitted = fit_batch_size(everyone, *run);
@@ -188,7 +192,9 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
 
   Start start = load(*run);
   if (!fitted.empty()) start.notes.insert(start.notes.begin(), fitted);
-  run->batches = request.batches ? request.batches(*run) : open_batches(*run);
+  run->batches = request.batches ? request.batches(*run)
+                                 : open_batches(run->config.data.distributed_loading, run->task->training(), loader_options(*run),
+                                                run->progress.position);
   for (std::string& note : plan_steps(*run, start.restored)) start.notes.push_back(std::move(note));
   if (run->folder.root.empty()) return run;  // nothing is written
   if (run->is_first()) {

@@ -1,16 +1,12 @@
 // Tries micro-batches on for size.
-#include "rank/model/projection/adapter.h"
 #include "rank/train/fit_batch.h"
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <new>
 #include <utility>
 
 #include "base/error.h"
-#include "rank/data/data.h"
 #include "layout/recompute.h"
 #include "rank/train/device_memory.h"
 #include "rank/train/gradients.h"
@@ -21,12 +17,9 @@ namespace {
 // Forward and backward with nothing to train: the gradients that come of it are zero.
 bool fits(Run& run, std::int64_t samples) {
   if (run.faults.refuses(samples)) return false;
-  const auto options = at::TensorOptions().dtype(at::kLong).device(run.world->device());
-  const std::int64_t time = run.dataset.training->seq_len();
   try {
-    const at::Tensor tokens = at::zeros({samples, time}, options), targets = at::full({samples, time}, data::untrained, options);
-    const at::Tensor keys = model::adapters_drop(run.config.lora) ? at::zeros({samples}, options) : at::Tensor();
-    run.model->forward_backward({.tokens = tokens, .targets = targets, .keys = keys}, run.optimizer->scale()).item<float>();
+    run.task->forward(*run.model, run.task->make_up(samples, run.world->device(), /*trains=*/false), {});
+    run.task->backward(*run.model, run.optimizer->scale()).item<float>();
   } catch (const c10::OutOfMemoryError&) {
     return false;
   } catch (const std::bad_alloc&) {
@@ -41,7 +34,7 @@ void use(Run& run, const MemoryQuestion& question, const MemoryPlan& plan) {
   run.recompute = model::describe(plan.recompute);
 }
 
-MemoryQuestion question_of(const Run& run) { return {run.config, run.batch, run.dataset.training->seq_len(), run.mesh->loss().size()}; }
+MemoryQuestion question_of(const Run& run) { return {run.config, run.batch, run.task->training()->sample_size(), run.mesh->loss().size()}; }
 
 void release_memory(Run& run) {
   run.model->release_buffers();
@@ -72,7 +65,7 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
       throw base::machine_error("memory",
                                 "not even one sample of {} tokens fits into memory. Lower data.seq_len, or use --recompute blocks, "
                                 "--offload-checkpoints, --lora or --load-in-4bit.",
-                                run.dataset.training->seq_len());
+                                run.task->training()->sample_size());
     }
     std::int64_t smaller = run.batch.batch_size / 2;
     while (run.batch.batch_size % smaller != 0) --smaller;

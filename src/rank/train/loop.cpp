@@ -71,7 +71,7 @@ class Loop {
       const bool boundary = is_boundary(step);
       if (boundary || wished_ != 0 || run_.world->device().is_cpu()) settle_pending();
       announce_checkpoint(/*wait=*/false);
-      samples_.look_at_tokenizer();
+      samples_.look();
       if (!stopping_ && due(run_.config.parallel.check_divergence, step)) verify_replicas();
       const bool improved = wanted(trainer_.eval_interval, step, Wish::evaluate) && run_evaluation();
       if (wanted(run_.config.monitor.sample_interval, step, Wish::sample)) write_sample();
@@ -152,7 +152,7 @@ class Loop {
 
   double epochs(const data::Position& position) const {
     return static_cast<double>(position.epoch) +
-           static_cast<double>(position.sample) / static_cast<double>(run_.dataset.training->samples());
+           static_cast<double>(position.sample) / static_cast<double>(run_.task->training()->samples());
   }
 
   // A loss or gradient that is not finite: all ranks left the weights alone. Too many in a row end the run.
@@ -202,7 +202,7 @@ class Loop {
 
   // True where this is the best model so far, to be kept. The same on every rank.
   bool run_evaluation() {
-    if (!run_.dataset.validation) {
+    if (!run_.task->validation()) {
       acknowledge(
           Wish::evaluate,
           {{"done", false}, {"reason", "the run has no validation data: start it with data.validation_path or data.validation_fraction"}});

@@ -2,17 +2,21 @@
 #include "rank/train/micro_steps.h"
 
 #include "layout/flops.h"
-#include "rank/task/task.h"
 #include "rank/train/device_memory.h"
 
 namespace lockstep::train {
 namespace {
 
-// Packed records differ in how many there are, which the host must know: such batches are never recorded.
+// What the host reads of a batch (where packed records start) decides what it launches: such batches are never recorded.
 std::vector<std::int64_t> shape_of(const data::Batch& batch) {
-  if (batch.starts.defined()) return {};
-  std::vector<std::int64_t> shape = batch.tokens.sizes().vec();
-  shape.push_back(batch.keys.defined() ? 1 : 0);
+  std::vector<std::int64_t> shape;
+  for (const at::Tensor& field : batch.on_host) {
+    if (field.defined()) return {};
+  }
+  for (const at::Tensor& field : batch.on_device) {
+    shape.push_back(field.defined() ? field.dim() : -1);
+    if (field.defined()) shape.insert(shape.end(), field.sizes().begin(), field.sizes().end());
+  }
   return shape;
 }
 
@@ -36,8 +40,10 @@ bool blocks_are_long(const config::RunConfig& config, std::int64_t rows, at::Dev
   return forward / static_cast<double>(config.model.num_layers) > long_flops;
 }
 
-MicroSteps::MicroSteps(model::Decoder& model, parallel::GradientSync& gradients, const comm::Group& ranks, Options options)
-    : model_(model),
+MicroSteps::MicroSteps(const task::Task& task, model::Decoder& model, parallel::GradientSync& gradients, const comm::Group& ranks,
+                       Options options)
+    : task_(task),
+      model_(model),
       gradients_(gradients),
       ranks_(ranks),
       progress_(std::move(options.progress)),
@@ -52,11 +58,11 @@ MicroSteps::~MicroSteps() { model_.mark_blocks(nullptr); }
 // The micro-step itself, kernel by kernel or being recorded. Nothing else arms the reduction.
 void MicroSteps::begin(MicroKind kind, const data::Batch& batch, const model::Micro& micro) {
   if (kind == MicroKind::reduces) gradients_.arm(ranks_);
-  task::forward(model_, batch, micro);
+  task_.forward(model_, batch, micro);
 }
 
 at::Tensor MicroSteps::end(const at::Tensor& scale) {
-  const at::Tensor loss = task::backward(model_, scale);
+  const at::Tensor loss = task_.backward(model_, scale);
   if (progress_) progress_->mark();
   return loss;
 }

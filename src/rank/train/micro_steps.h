@@ -8,12 +8,13 @@
 
 #include "config/run_config.h"
 #include "rank/comm/comm.h"
-#include "rank/data/data.h"
+#include "rank/data/batch.h"
 #include "rank/kernels/graph.h"
 #include "rank/kernels/progress.h"
 #include "rank/model/model.h"
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
+#include "rank/task/task.h"
 #include "rank/train/graph_policy.h"
 #include "rank/train/recorded_steps.h"
 
@@ -31,7 +32,7 @@ bool blocks_are_long(const config::RunConfig& config, std::int64_t rows, at::Dev
 // where the group's operations can be recorded the reduction is part of that micro-step's graph. When a graph is made is GraphPolicy's,
 // what it holds is RecordedSteps'.
 //
-// One thread, the device's current stream. Collective over `ranks` for the last micro-batch of a step and in make_room(). Model,
+// One thread, the device's current stream. Collective over `ranks` for the last micro-batch of a step and in make_room(). Task, model,
 // gradients' sync and ranks must outlive it.
 class MicroSteps {
  public:
@@ -42,7 +43,7 @@ class MicroSteps {
     bool mark_blocks = false;                               // and after every block, in both directions
     parallel::GradientSums* sums = nullptr;                 // where 16-bit gradients are added to too often; must outlive it
   };
-  MicroSteps(model::Decoder& model, parallel::GradientSync& gradients, const comm::Group& ranks, Options options);
+  MicroSteps(const task::Task& task, model::Decoder& model, parallel::GradientSync& gradients, const comm::Group& ranks, Options options);
   ~MicroSteps();
   MicroSteps(const MicroSteps&) = delete;
 
@@ -65,6 +66,7 @@ class MicroSteps {
   void record(MicroKind kind, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
   void record_reduction(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
 
+  const task::Task& task_;
   model::Decoder& model_;
   parallel::GradientSync& gradients_;
   const comm::Group& ranks_;

@@ -21,12 +21,13 @@ RecordedSteps::RecordedSteps(std::unique_ptr<kernels::GraphRecorder> recorder, m
 void RecordedSteps::record(MicroKind kind, const data::Batch& like, const at::Tensor& scale, const Work& work) {
   if (!recorder_ || has(kind)) return;
   if (!hold_memory()) {
-    inputs_ = {.tokens = room_for(like.tokens), .targets = room_for(like.targets), .starts = {}, .keys = room_for(like.keys)};
+    for (const at::Tensor& field : like.on_device) inputs_.on_device.push_back(room_for(field));
+    inputs_.on_host = like.on_host;
     scale_ = scale;
   }
   // What was allocated kernel by kernel goes first: memory need not hold both.
   model_.release_buffers();
-  empty_cache(like.tokens.device());
+  empty_cache(scale.device());
   try {
     Recording& recording = of(kind);
     recording.graph = recorder_->record([this, &recording, work] {
@@ -43,9 +44,9 @@ void RecordedSteps::record(MicroKind kind, const data::Batch& like, const at::Te
 
 void RecordedSteps::fill(const data::Batch& batch, const at::Tensor& scale) {
   base::check(scale.is_same(scale_), "the loss's scale stays where it was recorded");
-  inputs_.tokens.copy_(batch.tokens, /*non_blocking=*/true);
-  inputs_.targets.copy_(batch.targets, /*non_blocking=*/true);
-  if (inputs_.keys.defined()) inputs_.keys.copy_(batch.keys, /*non_blocking=*/true);
+  for (std::size_t i = 0; i < inputs_.on_device.size(); ++i) {
+    if (inputs_.on_device[i].defined()) inputs_.on_device[i].copy_(batch.on_device[i], /*non_blocking=*/true);
+  }
 }
 
 const at::Tensor& RecordedSteps::launch(MicroKind kind) const {
@@ -60,11 +61,10 @@ void RecordedSteps::give_up(const std::string& why) {
 }
 
 void RecordedSteps::drop() {
-  const at::Device device = inputs_.tokens.device();
   for (Recording& recording : recordings_) recording = {};
   inputs_ = {};
   model_.release_buffers();
-  empty_cache(device);
+  empty_cache(scale_.device());
 }
 
 }  // namespace lockstep::train

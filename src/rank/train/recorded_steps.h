@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "rank/data/data.h"
+#include "rank/data/batch.h"
 #include "rank/kernels/graph.h"
 #include "rank/model/model.h"
 #include "rank/train/graph_policy.h"
@@ -41,7 +41,7 @@ class RecordedSteps {
   // From here on kernel by kernel; the log says why.
   void give_up(const std::string& why);
   // Whether recordings take memory.
-  bool hold_memory() const { return inputs_.tokens.defined(); }
+  bool hold_memory() const { return !inputs_.on_device.empty(); }
   // Recordings and their memory, to be made anew.
   void drop();
 
@@ -56,7 +56,7 @@ class RecordedSteps {
 
   std::unique_ptr<kernels::GraphRecorder> recorder_;
   model::Decoder& model_;
-  data::Batch inputs_;  // what graphs read; undefined until something is recorded
+  data::Batch inputs_;  // what graphs read; no fields until something is recorded
   at::Tensor scale_;
   std::array<Recording, 2> recordings_;  // by MicroKind
 };

@@ -52,7 +52,7 @@ fs::path history_of(const Run& run, const std::optional<fs::path>& checkpoint) {
 
 std::vector<std::string> plan_steps(Run& run, const std::optional<Restored>& restored) {
   const config::TrainerConfig& trainer = run.config.trainer;
-  const Epochs epochs{trainer.num_epochs, run.dataset.training->samples(), run.batch.global_batch_size};
+  const Epochs epochs{trainer.num_epochs, run.task->training()->samples(), run.batch.global_batch_size};
   Progress& progress = run.progress;
   const bool by_steps = trainer.max_steps > 0;
   const bool other_batch = restored && restored->same_data && restored->global_batch_size != epochs.global_batch;

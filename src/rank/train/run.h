@@ -19,6 +19,7 @@
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
 #include "rank/parallel/replicate.h"
+#include "rank/task/task.h"
 #include "rank/train/batches.h"
 #include "rank/train/faults.h"
 #include "rank/train/micro_steps.h"
@@ -63,7 +64,7 @@ struct Run {
   std::shared_ptr<journal::PageWriter> page;
   std::unique_ptr<comm::World> world;
   std::unique_ptr<comm::Mesh> mesh;
-  data::Dataset dataset;
+  std::unique_ptr<task::Task> task;
   parallel::Replica replica;
   std::unique_ptr<model::Decoder> model;
   std::unique_ptr<parallel::GradientSums> gradient_sums;  // null where gradients need none behind them
@@ -85,8 +86,8 @@ struct Run {
   std::string gradient_form;     // what micro-batches are summed in, in words
 
   bool is_first() const { return world->place().rank == 0; }
-  // Tokens of a full global batch: gradients are summed over tokens times 1/this, so that no dtype overflows.
-  double nominal_tokens() const { return static_cast<double>(batch.global_batch_size * dataset.training->seq_len()); }
+  // What a full global batch trains: gradients of the summed loss are scaled by 1/this, so that no dtype overflows.
+  double nominal_trained() const { return static_cast<double>(batch.global_batch_size * task->training()->sample_size()); }
 
   // Of the step that comes next.
   double learning_rate() const {

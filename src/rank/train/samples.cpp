@@ -5,15 +5,13 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 namespace lockstep::train {
 namespace {
 
-std::vector<std::string> prompts_of(const config::MonitorConfig& monitor) {
-  return monitor.sample_prompts.empty() ? std::vector{monitor.sample_prompt} : monitor.sample_prompts;
-}
+// More ranks than anyone has prompts write none.
+constexpr std::size_t most_prompts = 1 << 16;
 
 // Everyone's texts. Collective.
 std::vector<std::string> gather(const comm::Group& ranks, const std::vector<std::string>& texts) {
@@ -41,64 +39,38 @@ std::vector<std::string> gather(const comm::Group& ranks, const std::vector<std:
   return all;
 }
 
-bool writes_samples(const Run& run) { return run.dataset.vocabulary && run.config.monitor.sample_tokens > 0; }
-
 }  // namespace
 
 Samples::Samples(const Run& run) : run_(run) {
-  const bool has_share = std::size_t(run.mesh->everyone().rank()) < prompts_of(run.config.monitor).size();
-  if (!writes_samples(run) || !has_share) return;
-  reading_ = std::async(std::launch::async, [&run] { return task::language_of_run(run.config, run.dataset.vocabulary.get()); });
+  const auto rank = static_cast<std::size_t>(run.mesh->everyone().rank());
+  const std::size_t prompts = std::max<std::size_t>(1, run.config.monitor.sample_prompts.size());
+  sampler_ = run.task->make_sampler(/*writes=*/rank < prompts, run.world->device());
 }
 
-bool Samples::can_write() const { return writes_samples(run_); }
-
-void Samples::look_at_tokenizer() {
-  if (reading_.valid() && reading_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) language_ = reading_.get();
-}
-
-const task::Language& Samples::language() {
-  if (reading_.valid()) language_ = reading_.get();
-  return *language_;
+void Samples::look() {
+  if (sampler_) sampler_->look();
 }
 
 // This rank's texts, empty where a sample is another's.
-std::vector<std::string> Samples::own_share(const comm::Group& ranks, const std::vector<std::string>& prompts) {
-  std::vector<std::string> texts(prompts.size());
-  if (std::size_t(ranks.rank()) >= prompts.size()) return texts;
-  const task::Language& language = this->language();
-  const config::MonitorConfig& monitor = run_.config.monitor;
-  const auto context = run_.config.model.max_seq_len;
+std::vector<std::string> Samples::own_share(const comm::Group& ranks) {
+  std::vector<std::string> texts(sampler_->prompts().size());
   std::vector<std::size_t> mine;
-  std::vector<task::Prompt> given;
-  for (auto i = std::size_t(ranks.rank()); i < prompts.size(); i += std::size_t(ranks.size())) {
-    task::Prompt prompt{
-        language.can_chat() ? language.encode_chat({{{"role", "user"}, {"content", prompts[i]}}}) : language.encode(prompts[i]), i};
-    // What does not fit is left out at its start: a sample must not end a run.
-    if (std::int64_t(prompt.tokens.size()) >= context) prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - (context + 1) / 2);
-    mine.push_back(i);
-    given.push_back(std::move(prompt));
-  }
-  task::Generator generator(*run_.model, language, run_.world->device(),
-                            {.sampling = {.temperature = monitor.sample_temperature, .seed = run_.config.trainer.seed},
-                             .max_tokens = monitor.sample_tokens,
-                             .context = context});
-  const auto completions = generator.run(given);
-  for (std::size_t i = 0; i < mine.size(); ++i)
-    texts[mine[i]] = language.can_chat() ? completions[i].text : prompts[mine[i]] + completions[i].text;
+  for (auto i = static_cast<std::size_t>(ranks.rank()); i < texts.size(); i += static_cast<std::size_t>(ranks.size())) mine.push_back(i);
+  if (mine.empty()) return texts;
+  std::vector<std::string> written = sampler_->write(*run_.model, mine);
+  for (std::size_t i = 0; i < mine.size(); ++i) texts[mine[i]] = std::move(written[i]);
   return texts;
 }
 
 void Samples::write(const comm::Group& ranks) {
-  if (!writes_samples(run_)) return;
-  const std::vector<std::string> prompts = prompts_of(run_.config.monitor);
-  const std::vector<std::string> mine = own_share(ranks, prompts);
+  if (!sampler_) return;
+  const std::vector<std::string> mine = own_share(ranks);
   ranks.meet("writing samples");
   const std::vector<std::string> texts = gather(ranks, mine);
   if (!run_.metrics) return;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     run_.metrics->write_event(
-        nlohmann::json{{"event", "sample"}, {"step", run_.progress.step}, {"prompt", prompts[i]}, {"text", texts[i]}}.dump(
+        nlohmann::json{{"event", "sample"}, {"step", run_.progress.step}, {"prompt", sampler_->prompts()[i]}, {"text", texts[i]}}.dump(
             -1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
 }

@@ -1,38 +1,33 @@
-// Text from the model while it trains.
+// Samples of what the model can do, written by all ranks while it trains.
 #pragma once
 
-#include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "rank/task/language/generator.h"
+#include "rank/task/task.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {
 
 class Samples {
  public:
-  // A rank that will write reads its tokenizer from here on, beside training: that can take most of a second.
   explicit Samples(const Run& run);
 
-  // A tokenizer that cannot be read is an error as soon as it is known, not when the first sample is due. Cheap.
-  void look_at_tokenizer();
+  // What cannot be read for them is an error as soon as it is known, not when the first sample is due. Cheap.
+  void look();
 
-  // Whether there is anything to write with: a vocabulary, and monitor.sample_tokens. The same on every rank.
-  bool can_write() const;
+  // Whether there is anything to write with. The same on every rank.
+  bool can_write() const { return sampler_ != nullptr; }
 
-  // Collective. Rank r writes the samples i of monitor.sample_prompts with i % ranks == r; rank 0 records all of them, in order. Where the
-  // tokenizer has a chat template, a prompt is what a user says.
+  // Collective. Rank r writes the samples i with i % ranks == r; rank 0 records all of them, in order.
   void write(const comm::Group& ranks);
 
  private:
-  std::vector<std::string> own_share(const comm::Group& ranks, const std::vector<std::string>& prompts);
-  const task::Language& language();
+  std::vector<std::string> own_share(const comm::Group& ranks);
 
   const Run& run_;
-  std::future<std::shared_ptr<const task::Language>> reading_;
-  std::shared_ptr<const task::Language> language_;  // where this rank writes and it has been read
+  std::unique_ptr<task::Sampler> sampler_;  // null: nothing to write with
 };
 
 }  // namespace lockstep::train

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "rank/train/from_first.h"
 #include "rank/train/identity.h"
 #include "rank/train/resume.h"
 #include "journal/timeline.h"
@@ -56,9 +57,9 @@ Json state_json(const Run& run) {
           {"data",
            {{"epoch", run.progress.position.epoch},
             {"sample", run.progress.position.sample},
-            {"fingerprint", run.dataset.training->fingerprint()},
+            {"fingerprint", run.task->training()->fingerprint()},
             {"seed", run.config.trainer.seed},
-            {"seq_len", run.dataset.training->seq_len()}}},
+            {"seq_len", run.task->training()->sample_size()}}},
           {"optimizer",
            {{"method", config::name_of(run.config.trainer.optimizer)},
             {"updates", report.updates},
@@ -68,18 +69,6 @@ Json state_json(const Run& run) {
           {"schedule_offset", run.progress.schedule_offset},
           {"adapters", adapters_json(run)},
           {"model", model_json(run.config.model)}};
-}
-
-// Rank 0's short text, on every rank. Collective.
-std::string name_from_first(const comm::Group& group, std::string_view mine) {
-  constexpr std::size_t capacity = 64;  // "step-NNNNNN.replaced" and far more
-  base::check(mine.size() < capacity, "a checkpoint's name is short");
-  at::Tensor letters = at::zeros({static_cast<std::int64_t>(capacity)}, at::kByte);
-  std::copy(mine.begin(), mine.end(), letters.mutable_data_ptr<std::uint8_t>());
-  letters = letters.to(group.device());
-  group.broadcast(letters, 0, "checkpoint to resume from").wait();
-  const at::Tensor host = letters.cpu();
-  return reinterpret_cast<const char*>(host.const_data_ptr<std::uint8_t>());
 }
 
 }  // namespace
@@ -139,7 +128,7 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
     if (found) chosen = found->filename().string();
   }
   group.meet("verifying the checkpoint");
-  chosen = name_from_first(group, chosen);
+  chosen = text_from_first(group, chosen, "checkpoint to resume from");
   if (!chosen.empty()) return where / chosen;
   if (asked != "auto") {
     const auto aside = journal::find_abandoned(where.parent_path(), where.filename().string());
@@ -220,15 +209,15 @@ Restored restore(Run& run, const std::filesystem::path& folder) try {
   check_same_adapters(state.value("adapters", Json()), run, folder, restored.notes);
   check_same_optimizer(state.at("optimizer"), run.config.trainer.optimizer, folder);
   const Json& data = state.at("data");
-  const bool same_data = data.at("fingerprint") == run.dataset.training->fingerprint() && data.at("seed") == run.config.trainer.seed &&
-                         data.at("seq_len") == run.dataset.training->seq_len();
+  const bool same_data = data.at("fingerprint") == run.task->training()->fingerprint() && data.at("seed") == run.config.trainer.seed &&
+                         data.at("seq_len") == run.task->training()->sample_size();
   if (!same_data && !run.config.data.allow_new_data) {
     throw base::checkpoint_error(
         "resume",
         "the checkpoint {} was trained on other data (content {}, seed {}, sequences of {}), not on this (content {}, seed {}, "
         "sequences of {}). Resume with the same data, or add --allow-new-data to start the new data from its beginning.",
         folder.string(), data.at("fingerprint").get<std::string>(), data.at("seed").dump(), data.at("seq_len").dump(),
-        run.dataset.training->fingerprint(), run.config.trainer.seed, run.dataset.training->seq_len());
+        run.task->training()->fingerprint(), run.config.trainer.seed, run.task->training()->sample_size());
   }
   restore_weights(reader, run.replica);
   for (const auto& [name, view] : run.optimizer->named_state()) reader.read("optimizer", name, view);

@@ -21,9 +21,7 @@ constexpr std::size_t warm_up_steps = 3;  // left out of averages: allocation, f
 
 Summary::Summary(const Run& run)
     : run_(run), device_name_(describe_device(run.world->device())), start_ns_(base::now_ns()), first_step_(run.progress.step) {
-  const data::Corpus& corpus = *run.dataset.training;
-  const bool whole_samples = corpus.fixed_length() && !corpus.packed();
-  flops_ = layout::flops_per_token(run.config.model, run.config.lora, whole_samples ? corpus.seq_len() : 0);
+  flops_ = run.task->flops();
   if (const auto peak = peak_flops(device_name_, run.config.model.dtype))
     ideal_seconds_ = ideal_seconds(flops_, *peak, run.config.trainer.fp8) / run.mesh->everyone().size();
 }
@@ -60,12 +58,12 @@ void Summary::write() const {
   json["batch"] = {{"batch_size", run_.batch.batch_size},
                    {"gradient_accumulation", run_.batch.gradient_accumulation},
                    {"global_batch_size", run_.batch.global_batch_size},
-                   {"seq_len", run_.dataset.training->seq_len()}};
+                   {"seq_len", run_.task->training()->sample_size()}};
   json["fp8"] = run_.config.trainer.fp8;
   json["activations"] = run_.recompute;
   json["cuda_graph"] = run_.micro_steps->replayed();
   json["learning_rate"] = run_.batch.learning_rate;
-  json["data"] = run_.dataset.description;
+  json["data"] = run_.task->description();
   json["first_step"] = first_step_ + 1;
   json["last_step"] = run_.progress.step;
   json["tokens"] = run_.progress.tokens;

@@ -54,7 +54,7 @@ StepOutcome train_step(Run& run) {
     run.micro_steps->forward(batch, run.optimizer->scale(), micro);
     run.enter(journal::Phase::backward);
     totals.add(sum::loss, run.micro_steps->backward());
-    totals.add(sum::trained, static_cast<double>(batch.trained_tokens));
+    totals.add(sum::trained, static_cast<double>(batch.trained));
     outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
   }
   if (run.faults.spoils_loss(outcome.step)) {

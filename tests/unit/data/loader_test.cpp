@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
-#include "rank/data/data.h"
+#include "rank/data/text_source.h"
 
 namespace lockstep::data {
 namespace {
@@ -46,7 +46,7 @@ class Ranks {
       options.gradient_accumulation = geometry.accumulation;
       options.shard = {rank, geometry.ranks};
       options.seed = 17;
-      loaders_.push_back(std::make_unique<Loader>(corpus, options, start));
+      loaders_.push_back(std::make_unique<Loader>(text_source(corpus, 17, false), options, start));
     }
   }
 
@@ -73,20 +73,20 @@ class Ranks {
 
  private:
   void check(const Batch& batch) const {
-    ASSERT_EQ(batch.tokens.sizes(), (at::IntArrayRef{geometry_.batch, 3}));
-    ASSERT_EQ(batch.targets.sizes(), batch.tokens.sizes());
+    ASSERT_EQ(text(batch).tokens.sizes(), (at::IntArrayRef{geometry_.batch, 3}));
+    ASSERT_EQ(text(batch).targets.sizes(), text(batch).tokens.sizes());
     std::int64_t trained = 0;
     for (std::int64_t row = 0; row < geometry_.batch; ++row) {
       const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
       for (std::int64_t t = 0; t < 3; ++t) {
-        const auto token = batch.tokens.const_data_ptr<std::int64_t>()[row * 3 + t];
-        const auto target = batch.targets.const_data_ptr<std::int64_t>()[row * 3 + t];
+        const auto token = text(batch).tokens.const_data_ptr<std::int64_t>()[row * 3 + t];
+        const auto target = text(batch).targets.const_data_ptr<std::int64_t>()[row * 3 + t];
         EXPECT_EQ(token, sample < 0 ? 0 : 10 * sample + t);
         EXPECT_EQ(target, sample < 0 ? -100 : 10 * sample + t + 1);
       }
       trained += sample < 0 ? 0 : 3;
     }
-    EXPECT_EQ(batch.trained_tokens, trained);
+    EXPECT_EQ(batch.trained, trained);
   }
 
   Geometry geometry_;
@@ -176,7 +176,7 @@ TEST(Loader, ThreadsAndPrefetchChangeNothing) {
 
 TEST(Loader, ReadsNoFurtherAheadThanAsked) {
   const auto corpus = std::make_shared<CountedCorpus>(1000);
-  Loader loader(corpus, {.batch_size = 2, .gradient_accumulation = 2, .prefetch = 3, .workers = 2}, {});
+  Loader loader(text_source(corpus, 0, false), {.batch_size = 2, .gradient_accumulation = 2, .prefetch = 3, .workers = 2}, {});
   for (int step = 0; step < 20; ++step) {
     loader.next();
     EXPECT_LE(corpus->reads, 2 * (2 * (step + 1) + 3));
@@ -207,7 +207,7 @@ TEST(Loader, WithoutShuffleSamplesComeInOrder) {
 TEST(Loader, AnErrorOfAReaderIsThrownByNextInItsTurn) {
   for (const std::int64_t workers : {0, 1, 3}) {
     const auto corpus = std::make_shared<CountedCorpus>(20, 5);
-    Loader loader(corpus, {.batch_size = 2, .shuffle = false, .prefetch = 6, .workers = workers}, {});
+    Loader loader(text_source(corpus, 0, false), {.batch_size = 2, .shuffle = false, .prefetch = 6, .workers = workers}, {});
     EXPECT_EQ(loader.next()[0].samples, (std::vector<std::int64_t>{0, 1}));
     EXPECT_EQ(loader.next()[0].samples, (std::vector<std::int64_t>{2, 3}));
     for (int again = 0; again < 2; ++again) {
@@ -225,7 +225,7 @@ TEST(Loader, StopsWhileReadersAreBusyOrWaiting) {
   for (int round = 0; round < 50; ++round) {
     const auto corpus = std::make_shared<CountedCorpus>(100000);
     {
-      Loader loader(corpus, {.batch_size = 8, .prefetch = 16, .workers = 4}, {});
+      Loader loader(text_source(corpus, 0, false), {.batch_size = 8, .prefetch = 16, .workers = 4}, {});
       if (round % 2) EXPECT_EQ(loader.next().size(), 1u);
     }
     EXPECT_EQ(corpus.use_count(), 1) << "a reader outlived its loader";
@@ -235,8 +235,8 @@ TEST(Loader, StopsWhileReadersAreBusyOrWaiting) {
 
 TEST(Loader, APositionOutsideTheDataIsRefused) {
   const auto corpus = std::make_shared<CountedCorpus>(10);
-  EXPECT_THROW(Loader(corpus, {}, {0, 11}), base::UserError);
-  Loader at_end(corpus, {}, {3, 10});  // the end of an epoch is the start of the next
+  EXPECT_THROW(Loader(text_source(corpus, 0, false), {}, {0, 11}), base::UserError);
+  Loader at_end(text_source(corpus, 0, false), {}, {3, 10});  // the end of an epoch is the start of the next
   EXPECT_EQ(at_end.position().epoch, 4);
   EXPECT_EQ(at_end.position().sample, 0);
 }

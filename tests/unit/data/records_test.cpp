@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "rank/data/record_corpus.h"
+#include "rank/data/text_source.h"
 #include "corpus/prepare/cache.h"
 #include "support/temporary_folder.h"
 
@@ -49,14 +50,15 @@ using Trained = std::map<std::int64_t, std::vector<std::int64_t>>;
 
 // Cuts a batch into its records and checks that each is whole, in its place, and padded with nothing that is trained.
 void collect(const Batch& batch, const Corpus& corpus, Trained& trained) {
-  const std::int64_t rows = batch.tokens.size(0), time = batch.tokens.size(1);
-  const auto* tokens = batch.tokens.const_data_ptr<std::int64_t>();
-  const auto* targets = batch.targets.const_data_ptr<std::int64_t>();
+  const std::int64_t rows = text(batch).tokens.size(0), time = text(batch).tokens.size(1);
+  const auto* tokens = text(batch).tokens.const_data_ptr<std::int64_t>();
+  const auto* targets = text(batch).targets.const_data_ptr<std::int64_t>();
   std::vector<std::int32_t> starts;
-  if (batch.starts.defined()) {
+  if (text(batch).starts.defined()) {
     ASSERT_EQ(time, seq_len);
-    ASSERT_EQ(batch.starts.scalar_type(), at::kInt);
-    starts.assign(batch.starts.const_data_ptr<std::int32_t>(), batch.starts.const_data_ptr<std::int32_t>() + batch.starts.numel());
+    ASSERT_EQ(text(batch).starts.scalar_type(), at::kInt);
+    starts.assign(text(batch).starts.const_data_ptr<std::int32_t>(),
+                  text(batch).starts.const_data_ptr<std::int32_t>() + text(batch).starts.numel());
     for (std::int64_t row = 0; row < rows; ++row)
       EXPECT_TRUE(std::binary_search(starts.begin(), starts.end(), row * time)) << "a row starts a record";
   } else {
@@ -80,7 +82,7 @@ void collect(const Batch& batch, const Corpus& corpus, Trained& trained) {
     if (learned.empty()) continue;  // padding
     EXPECT_TRUE(trained.emplace(*first / 1000, learned).second) << "record " << *first / 1000 << " came twice";
   }
-  EXPECT_EQ(batch.trained_tokens, counted);
+  EXPECT_EQ(batch.trained, counted);
 }
 
 struct Geometry {
@@ -97,7 +99,7 @@ TEST_F(Records, AnyNumberOfRanksTrainsTheSameTokensInEachGlobalBatch) {
       std::vector<std::unique_ptr<Loader>> ranks;
       for (std::int64_t rank = 0; rank < geometry.ranks; ++rank) {
         ranks.push_back(std::make_unique<Loader>(
-            records,
+            text_source(records, 5, false),
             Loader::Options{
                 .batch_size = geometry.batch, .gradient_accumulation = geometry.accumulation, .shard = {rank, geometry.ranks}, .seed = 5},
             Position{}));
@@ -122,12 +124,13 @@ TEST_F(Records, AnyNumberOfRanksTrainsTheSameTokensInEachGlobalBatch) {
 TEST_F(Records, AResumedLoaderGoesOnWithTheSamePacks) {
   const auto records = corpus(300, true);
   const Loader::Options options{.batch_size = 2, .seed = 5};
-  Loader whole(records, options, {});
+  Loader whole(text_source(records, 5, false), options, {});
   for (int step = 0; step < 7; ++step) whole.next();
-  Loader resumed(corpus(300, true), options, whole.position());
+  Loader resumed(text_source(corpus(300, true), 5, false), options, whole.position());
   for (int step = 0; step < 60; ++step) {
     const Batch one = whole.next()[0], other = resumed.next()[0];
-    EXPECT_TRUE(one.tokens.equal(other.tokens) && one.targets.equal(other.targets) && one.starts.equal(other.starts));
+    EXPECT_TRUE(text(one).tokens.equal(text(other).tokens) && text(one).targets.equal(text(other).targets) &&
+                text(one).starts.equal(text(other).starts));
   }
 }
 

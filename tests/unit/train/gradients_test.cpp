@@ -12,6 +12,7 @@ config::RunConfig very_small(bool lora = false) {
   config::RunConfig c;
   c.model = config::with_defaults(
       {.hidden_size = 32, .num_layers = 1, .num_heads = 2, .kv_heads = 1, .intermediate_size = 48, .vocab_size = 48, .max_seq_len = 16});
+  c.data.kind = config::DataKind::random;
   c.model.dtype = config::DType::bf16;
   c.model.qkv_bias = true;
   if (lora) {
@@ -41,9 +42,10 @@ struct Step {
     sums = apply(plan, question, replica, *model);
     form = describe(plan, config, sums.get());
     parallel::GradientSync sync(replica.gradients, *replica.store, config.parallel);
-    MicroSteps micro_steps(*model, sync, ranks, {.sums = safe ? sums.get() : nullptr});
+    const auto task = task::open_task(config);
+    MicroSteps micro_steps(*task, *model, sync, ranks, {.sums = safe ? sums.get() : nullptr});
     const auto made = test::random_batch({.vocab = 48, .batch = 1, .time = 8}, 0, device);
-    const data::Batch one{.tokens = made.tokens, .targets = made.targets};
+    const data::Batch one = data::batch_of({.tokens = made.tokens, .targets = made.targets});
     const at::Tensor scale = at::full({}, 1.0 / double(count), at::TensorOptions().device(device).dtype(at::kFloat));
     for (std::int64_t i = 1; i <= count; ++i) {
       micro_steps.forward(one, scale, {.index = i - 1, .first = i == 1, .last = i == count});

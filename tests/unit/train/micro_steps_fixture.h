@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "rank/comm/transport.h"
+#include "rank/data/text_source.h"
 #include "rank/optim/optim.h"
 #include "rank/train/make_model.h"
 #include "rank/train/micro_steps.h"
@@ -69,6 +70,9 @@ inline config::RunConfig tiny() {
                                    .vocab_size = 96,
                                    .max_seq_len = 128,
                                    .initializer_range = 0.08});
+  c.data.kind = config::DataKind::random;
+  c.data.random_tokens = 4000;
+  c.data.seq_len = time_steps;
   return c;
 }
 
@@ -77,6 +81,7 @@ struct Training {
   explicit Training(const config::RunConfig& run, std::shared_ptr<comm::Transport> transport = comm::make_single_transport())
       : config(run),
         ranks("world", device, std::move(transport), std::make_shared<journal::PageWriter>("", 0)),
+        task(task::open_task(config)),
         replica(make_units(config, device)),
         model(make_decoder(config, replica)),
         sync(replica.gradients, *replica.store, config.parallel),
@@ -95,9 +100,9 @@ struct Training {
 
   data::Batch batch(int seed, std::int64_t rows = batch_size, std::int64_t time = time_steps) const {
     const auto made = test::random_batch({.vocab = config.model.vocab_size, .batch = rows, .time = time, .ignored = 5}, seed, device);
-    data::Batch batch{.tokens = made.tokens, .targets = made.targets};
-    if (config.lora.dropout > 0) batch.keys = at::full({rows}, 17 + seed, made.tokens.options());
-    return batch;
+    data::TextFields fields{.tokens = made.tokens, .targets = made.targets};
+    if (config.lora.dropout > 0) fields.keys = at::full({rows}, 17 + seed, made.tokens.options());
+    return data::batch_of(fields);
   }
 
   // One step: micro-batches, reduction, update. Losses are kept.
@@ -117,6 +122,7 @@ struct Training {
   at::Device device = test::device();
   config::RunConfig config;
   comm::Group ranks;
+  std::unique_ptr<task::Task> task;
   parallel::Replica replica;
   std::unique_ptr<model::Decoder> model;
   parallel::GradientSync sync;

@@ -11,9 +11,6 @@ namespace {
 
 std::unique_ptr<Run> make_run(const std::function<void(config::RunConfig&)>& change = [](config::RunConfig&) {}) {
   RunRequest request{.config = tiny(), .device = test::device(), .page = std::make_shared<journal::PageWriter>("", 0)};
-  request.config.data.kind = config::DataKind::random;
-  request.config.data.random_tokens = 4000;
-  request.config.data.seq_len = time_steps;
   request.config.trainer.batch_size = batch_size;
   request.config.trainer.gradient_accumulation = 2;
   request.config.trainer.max_steps = steps;
