@@ -17,6 +17,9 @@ import sys
 import fp8_curve
 from page import MEASURED, ROWS, ROOT
 
+sys.path.append(str(ROOT / "tools"))
+from wrap_docs import wrapped  # noqa: E402
+
 COMPARED = MEASURED.with_name("compare.json")
 CURVES = MEASURED.with_name("fp8_curve.json")
 MARKS = {"docs/performance.md": ("gpu-rows", "gpu-first-step", "gpu-kernels", "gpu-compare", "fp8-curve"), "README.md": ("speed",)}
@@ -217,7 +220,7 @@ def main() -> int:
         text = before = path.read_text()
         for mark in marks:
             if mark in found:
-                text = filled(text, mark, found[mark], page)
+                text = filled(text, mark, wrapped(found[mark]), page)
         if text != before:
             stale.append(page)
             if not options.check:
