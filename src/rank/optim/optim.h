@@ -60,9 +60,12 @@ class Optimizer {
   // f32 scalar on the device: loss_scale / nominal_tokens.
   const at::Tensor& scale() const { return scale_; }
 
-  // Sum of squares of the gradients that this rank counts, as they stand: f64 scalar on the device.
+  // Sums of squares of the gradients that this rank counts, as they stand: [trained units] f64 on the device, in the order
+  // backward completes them, 0 for those that other ranks count: added up over the ranks, they are those of all.
   at::Tensor sum_of_squares() const;
-  // The totals over all ranks, scalars on the device of any float type: squares of the summed gradient, valid tokens, loss.
+  std::int64_t trained_units() const;
+  // The totals over all ranks, on the device, of any float type: squares of the summed gradient (any number of sums, added in their
+  // order), valid tokens, loss.
   void finish_gradients(const at::Tensor& sum_of_squares, const at::Tensor& token_count, const at::Tensor& loss_sum);
   virtual void step(double learning_rate) = 0;
 
@@ -110,6 +113,9 @@ class Optimizer {
   const Settings& settings() const { return settings_; }
 
  private:
+  // Trained units that backward completes before this one.
+  std::int64_t completed_before(std::size_t unit) const;
+
   const model::Store& store_;
   Settings settings_;
   at::Tensor control_, scale_;

@@ -1,4 +1,7 @@
 // What all optimizers share: settings, the control numbers of a step, and which stretches of a unit are updated alike.
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -56,8 +59,23 @@ Optimizer::Optimizer(const model::Store& store, const Settings& settings) : stor
 
 at::Tensor Optimizer::sum_of_squares() const {
   std::vector<at::Tensor> flats;
-  for (const model::HeldSlice& slice : store_.counts()) flats.push_back(slice.gradients);
-  return kernels::sum_of_squares(flats);
+  std::vector<std::int64_t> places;
+  for (const model::HeldSlice& slice : store_.counts()) {
+    flats.push_back(slice.gradients);
+    places.push_back(completed_before(slice.unit));
+  }
+  if (static_cast<std::int64_t>(flats.size()) == trained_units()) return kernels::sum_of_squares(flats);
+  const at::Tensor sums = at::zeros({trained_units()}, control_.options());
+  if (flats.empty()) return sums;
+  return sums.index_copy_(0, at::tensor(places, at::kLong).to(control_.device()), kernels::sum_of_squares(flats));
+}
+
+std::int64_t Optimizer::trained_units() const { return completed_before(0) + (store_.trained(0) ? 1 : 0); }
+
+std::int64_t Optimizer::completed_before(std::size_t unit) const {
+  std::int64_t count = 0;
+  for (std::size_t later = unit + 1; later < store_.units(); ++later) count += store_.trained(later) ? 1 : 0;
+  return count;
 }
 
 void Optimizer::finish_gradients(const at::Tensor& sum_of_squares, const at::Tensor& token_count, const at::Tensor& loss_sum) {

@@ -17,9 +17,6 @@ at::Tensor sums_of_bits(const at::Tensor& tensor) {
   return at::cat({bits.sum(at::kLong).view({1}), bits.slice(0, 0, bits.numel(), 3).sum(at::kLong).view({1})});
 }
 
-// [2] of what is trained, in the precision that counts.
-at::Tensor trained_fingerprint(const model::Unit& unit) { return sums_of_bits(unit.exact()); }
-
 // [2] of everything a frozen unit holds: dense numbers, codes and their scales.
 at::Tensor frozen_fingerprint(const model::Unit& unit) {
   at::Tensor sums = sums_of_bits(unit.weights());
@@ -41,10 +38,8 @@ struct Difference {
 };
 
 // Collective.
-Difference compare(const comm::Group& group, const std::vector<model::Unit*>& units, at::Tensor (*fingerprint)(const model::Unit&),
+Difference compare(const comm::Group& group, const std::vector<std::string>& units, const std::vector<at::Tensor>& mine,
                    std::string_view what) {
-  std::vector<at::Tensor> mine;
-  for (const model::Unit* unit : units) mine.push_back(fingerprint(*unit));
   const at::Tensor numbers = at::cat(mine);
   const at::Tensor all = at::empty({group.size() * numbers.numel()}, numbers.options());
   group.all_gather(all, numbers, what).wait();
@@ -57,7 +52,7 @@ Difference compare(const comm::Group& group, const std::vector<model::Unit*>& un
     for (int rank = 1; rank < group.size(); ++rank) {
       const auto at = static_cast<std::int64_t>(u);
       if (rows[rank][at].equal(rows[0][at])) continue;
-      note(found.units, units[u]->name());
+      note(found.units, units[u]);
       note(found.ranks, std::to_string(rank));
     }
   }
@@ -127,7 +122,8 @@ std::int64_t Replica::trained_parameters() const { return count_parameters(train
 namespace {
 
 Replica with_store(Replica replica) {
-  replica.store = std::make_unique<model::WholeStore>(replica.in_forward_order(), replica.adapters_in_forward_order());
+  replica.store = std::make_unique<ReplicatedStore>(replica.in_forward_order(), replica.adapters_in_forward_order());
+  replica.store->look_again();
   return replica;
 }
 
@@ -188,7 +184,14 @@ void broadcast_weights(const comm::Group& group, const Replica& replica) {
 }
 
 void verify_equal(const comm::Group& group, const Replica& replica, std::int64_t step) {
-  const Difference found = compare(group, replica.trained_in_forward_order(), &trained_fingerprint, "fingerprints of weights");
+  std::vector<std::string> names;
+  std::vector<at::Tensor> fingerprints;
+  const std::span<const model::HeldSlice> updates = replica.store->updates();
+  for (auto slice = updates.rbegin(); slice != updates.rend(); ++slice) {  // in forward order
+    names.push_back(replica.store->spec(slice->unit).name);
+    fingerprints.push_back(sums_of_bits(slice->exact));
+  }
+  const Difference found = compare(group, names, fingerprints, "fingerprints of weights");
   if (found.ranks.empty()) return;
   throw base::run_error(
       "parallel",
@@ -198,10 +201,15 @@ void verify_equal(const comm::Group& group, const Replica& replica, std::int64_t
 }
 
 void verify_frozen_equal(const comm::Group& group, const Replica& replica) {
-  std::vector<model::Unit*> frozen = replica.in_forward_order();
-  std::erase_if(frozen, [](const model::Unit* unit) { return unit->trainable(); });
-  if (frozen.empty()) return;
-  const Difference found = compare(group, frozen, &frozen_fingerprint, "fingerprints of frozen weights");
+  std::vector<std::string> names;
+  std::vector<at::Tensor> fingerprints;
+  for (const model::Unit* unit : replica.in_forward_order()) {
+    if (unit->trainable()) continue;
+    names.push_back(unit->name());
+    fingerprints.push_back(frozen_fingerprint(*unit));
+  }
+  if (names.empty()) return;
+  const Difference found = compare(group, names, fingerprints, "fingerprints of frozen weights");
   if (found.ranks.empty()) return;
   constexpr std::size_t most_named = 8;
   const std::size_t named = std::min(found.units.size(), most_named);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rank/comm/comm.h"
-#include "rank/model/weights/whole_store.h"
+#include "rank/parallel/replicated_store.h"
 
 namespace lockstep::parallel {
 
@@ -18,7 +18,7 @@ struct Replica {
   std::vector<std::unique_ptr<model::Unit>> units;
   std::vector<std::unique_ptr<model::Unit>> adapters;  // empty, or one a unit, null where it has none
   at::Tensor gradients;
-  std::unique_ptr<model::WholeStore> store;  // the layers' door to them
+  std::unique_ptr<ReplicatedStore> store;  // the layers' door to them
 
   std::vector<model::Unit*> in_forward_order() const;
   std::vector<model::Unit*> adapters_in_forward_order() const;

@@ -180,6 +180,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   if (run->config.trainer.deterministic) be_deterministic();
   run->task = open_task(run->mesh->data(), run->config);
   run->replica = make_units(run->config, request.device);
+  run->replica.store->deal(run->mesh->along(layout::Axis::replicate).rank(), run->mesh->along(layout::Axis::replicate).size());
   run->model = make_decoder(run->config, run->replica);
   choose_precision(run->config, *run->model, request.device);
   run->optimizer = optim::make_optimizer(run->config, *run->replica.store, run->nominal_trained());
@@ -188,7 +189,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   const std::string fitted = fit_batch_size(everyone, *run);
   run->gradients = std::make_unique<parallel::GradientSync>(run->replica.gradients, *run->replica.store, run->config.parallel);
   run->micro_steps = make_micro_steps(*run);
-  run->totals = std::make_unique<model::Totals>(sums_of_a_step(everyone.size()), request.device);
+  run->totals = std::make_unique<model::Totals>(sums_of_a_step(everyone.size(), run->optimizer->trained_units()), request.device);
 
   Start start = load(*run);
   if (!fitted.empty()) start.notes.insert(start.notes.begin(), fitted);

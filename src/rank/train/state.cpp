@@ -88,12 +88,13 @@ std::filesystem::path newest_checkpoint(std::string_view room, const config::Run
 checkpoint::Contents contents_of(const Run& run) {
   checkpoint::Contents contents;
   std::map<std::string, int> units;  // by the names of their tensors
-  for (int index = 0; const model::Unit* unit : run.replica.trained_in_forward_order()) {
-    for (auto& [name, view] : unit->pieces_of(unit->exact())) {
+  const std::span<const model::HeldSlice> saves = run.replica.store->saves();
+  for (int index = 0; index < static_cast<int>(saves.size()); ++index) {  // in forward order
+    const model::HeldSlice& slice = saves[saves.size() - 1 - static_cast<std::size_t>(index)];
+    for (auto& [name, view] : run.replica.store->unit(slice.unit).pieces_of(slice.exact)) {
       contents.model.push_back({name, view, index});
       units[name] = index;
     }
-    ++index;
   }
   for (auto& [name, view] : run.optimizer->named_state()) {
     contents.optimizer.push_back({name, view, units.at(name.substr(name.find('.') + 1))});  // "<state>.<name>"

@@ -4,6 +4,7 @@
 #include <ATen/ops/isfinite.h>
 
 #include "base/clock.h"
+#include "layout/spread/schedule.h"
 #include "rank/train/device_memory.h"
 #include "rank/train/stop_signal.h"
 
@@ -20,12 +21,9 @@ void add_own_line(const Run& run, model::Totals& totals) {
 
 }  // namespace
 
-std::vector<model::Sum> sums_of_a_step(int ranks) {
-  return {{std::string(sum::loss)},
-          {std::string(sum::trained)},
-          {std::string(sum::wishes)},
-          {std::string(sum::not_finite), ranks},
-          {std::string(sum::peak_memory), ranks}};
+std::vector<model::Sum> sums_of_a_step(int ranks, std::int64_t trained_units) {
+  return {{std::string(sum::loss)},   {std::string(sum::trained)},           {std::string(sum::squares), trained_units},
+          {std::string(sum::wishes)}, {std::string(sum::not_finite), ranks}, {std::string(sum::peak_memory), ranks}};
 }
 
 journal::Wishes wishes_in(double total) {
@@ -47,11 +45,14 @@ StepOutcome train_step(Run& run) {
   // Gradients of the summed loss pile up over micro-batches; the last backward reduces each bucket as it completes.
   model::Totals& totals = *run.totals;
   totals.clear();
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    const data::Batch& batch = batches[i];
-    const model::Micro micro{.index = static_cast<std::int64_t>(i), .first = i == 0, .last = i + 1 == batches.size()};
-    run.enter(journal::Phase::forward);
-    run.micro_steps->forward(batch, run.optimizer->scale(), micro);
+  for (const auto& [what, flight] : layout::plain_schedule(std::ssize(batches))) {
+    const data::Batch& batch = batches[static_cast<std::size_t>(flight)];
+    if (what == layout::Do::forward) {
+      run.enter(journal::Phase::forward);
+      run.micro_steps->forward(batch, run.optimizer->scale(),
+                               {.index = flight, .first = flight == 0, .last = flight + 1 == std::ssize(batches)});
+      continue;
+    }
     run.enter(journal::Phase::backward);
     totals.add(sum::loss, run.micro_steps->backward());
     totals.add(sum::trained, static_cast<double>(batch.trained));
@@ -65,6 +66,7 @@ StepOutcome train_step(Run& run) {
   run.enter(journal::Phase::reducing);
   outcome.backward_done = Moment(device);
   run.gradients->finish(mesh.loss());
+  totals.add_all(sum::squares, run.optimizer->sum_of_squares());  // of the units that this rank counts
   add_own_line(run, totals);
   outcome.totals = totals.numbers();
   mesh.everyone().all_reduce(outcome.totals, comm::Reduce::sum, "loss and counts").wait();
@@ -72,7 +74,7 @@ StepOutcome train_step(Run& run) {
 
   // Every rank holds the same sums now, so each decides alike: clip, skip what is not finite, update.
   run.enter(journal::Phase::updating);
-  run.optimizer->finish_gradients(run.optimizer->sum_of_squares(), totals.of(sum::trained), totals.of(sum::loss));
+  run.optimizer->finish_gradients(totals.all_of(sum::squares), totals.of(sum::trained), totals.of(sum::loss));
   run.optimizer->step(outcome.learning_rate);
   outcome.control = run.optimizer->control();
   for (const auto& mover : run.after_update) mover->follow(outcome);

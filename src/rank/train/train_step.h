@@ -17,12 +17,13 @@ namespace lockstep::train {
 // Sums that every step has (model/sums/totals.h): one small all-reduce carries them, and what task and layers add.
 namespace sum {
 inline constexpr std::string_view loss = "loss", trained = "trained";  // the summed loss, and what it is of: tokens
+inline constexpr std::string_view squares = "squares";                 // of gradients, one per trained unit
 // Wishes are one number: a rank that a signal asked to stop adds 1, rank 0 adds what the control file asks for, times from_control_file.
 inline constexpr std::string_view wishes = "wishes";
 inline constexpr double from_control_file = 1 << 20;                                       // more than there are ranks
 inline constexpr std::string_view not_finite = "not finite", peak_memory = "peak memory";  // one a rank
 }  // namespace sum
-std::vector<model::Sum> sums_of_a_step(int ranks);
+std::vector<model::Sum> sums_of_a_step(int ranks, std::int64_t trained_units);
 
 // What sum::wishes says.
 journal::Wishes wishes_in(double total);

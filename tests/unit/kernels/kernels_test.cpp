@@ -238,7 +238,7 @@ TEST(RandomNormal, TheSameBitsOnEveryDevice) {
   EXPECT_EQ(hash, 6062753108488994732ull) << "hash of 65536 numbers";
 }
 
-at::Tensor squares(const std::vector<at::Tensor>& parts) { return sum_of_squares(parts); }
+at::Tensor squares(const std::vector<at::Tensor>& parts) { return sum_of_squares(parts).sum(); }
 
 TEST(SumOfSquares, AnySizeAndType) {
   for (const std::int64_t count : {1, 3, 255, 512, 4097, 1 << 20})
@@ -252,14 +252,17 @@ TEST(SumOfSquares, AnySizeAndType) {
     }
 }
 
-// Cut at whole blocks, a buffer's parts have the partials of the whole: whoever holds them, the norm is the same to the last bit.
-TEST(SumOfSquares, CutsAtBlocksChangeNoBit) {
+// Each buffer's by itself: whoever else has some, its sum is the same to the last bit, in blocks of one size.
+TEST(SumOfSquares, AreEachBuffersOwn) {
   constexpr std::int64_t block = 1 << 15;
   for (const auto type : kTypes) {
-    const auto whole = random({5 * block + 77}, 3, type);
-    const double sum = squares({whole}).item<double>();
-    EXPECT_EQ(squares({whole.narrow(0, 0, 2 * block), whole.narrow(0, 2 * block, 3 * block + 77)}).item<double>(), sum);
-    EXPECT_EQ(squares({whole.narrow(0, 0, 4 * block), whole.narrow(0, 4 * block, block + 77)}).item<double>(), sum);
+    const auto a = random({5 * block + 77}, 3, type), b = random({100}, 4, type);
+    const at::Tensor both = sum_of_squares(std::vector{a, b}), alone = sum_of_squares(std::vector{a});
+    EXPECT_EQ(both.sizes(), at::IntArrayRef({2}));
+    EXPECT_EQ(both[0].item<double>(), alone.item<double>());
+    const at::Tensor blocks = sum_of_squares(std::vector{a.narrow(0, 0, block), a.narrow(0, block, block)});
+    EXPECT_EQ(blocks[1].item<double>(), sum_of_squares(std::vector{a.narrow(0, block, block)}).item<double>());
+    EXPECT_EQ(sum_of_squares(std::vector{a.narrow(0, 0, 2 * block)}).item<double>(), blocks.sum().item<double>());
   }
 }
 

@@ -93,7 +93,7 @@ struct Training {
 
   void use(std::unique_ptr<kernels::GraphRecorder> recorder, std::shared_ptr<kernels::Progress> progress = {}, bool mark_blocks = false) {
     micro_steps = std::make_unique<MicroSteps>(
-        *model, sync, ranks,
+        *task, *model, sync, ranks,
         MicroSteps::Options{
             .recorder = std::move(recorder), .warm_up = warm_up, .progress = std::move(progress), .mark_blocks = mark_blocks});
   }

@@ -1,6 +1,7 @@
 // The kernels of optimizers as tensors see them: checks lengths and types, then calls the device's.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
 
 #include <numeric>
 #include <span>
@@ -69,15 +70,23 @@ at::Tensor sum_of_squares(std::span<const at::Tensor> flats) {
                                   stream_of(flat));
     next += square_blocks(flat.numel());
   }
-  return in_order(partials);
+  std::vector<at::Tensor> sums;
+  std::int64_t begin = 0;
+  for (const at::Tensor& flat : flats) {
+    const std::int64_t count = square_blocks(flat.numel());
+    sums.push_back(in_order(partials.narrow(0, begin, count)));
+    begin += count;
+  }
+  return at::stack(sums);
 }
 
 void finish_gradients(const at::Tensor& control, const at::Tensor& scale, const at::Tensor& sum_of_squares, const at::Tensor& token_count,
                       const at::Tensor& loss_sum, const GradientRules& rules) {
   expect(control.numel() == kControlNumbers && control.scalar_type() == at::kDouble, "control is f64 numbers in Control's order");
+  const at::Tensor all_squares = in_order(sum_of_squares.view({-1}));
   table_of(control).finish_gradients({.control = reinterpret_cast<Control*>(control.data_ptr<double>()),
                                       .scale = scale.data_ptr<float>(),
-                                      .sum_of_squares = sum_of_squares.const_data_ptr<double>(),
+                                      .sum_of_squares = all_squares.const_data_ptr<double>(),
                                       .token_count = token_count.const_data_ptr<double>(),
                                       .loss_sum = loss_sum.const_data_ptr<double>(),
                                       .nominal_tokens = rules.nominal_tokens,

@@ -34,7 +34,7 @@ struct SumOfSquares {
 };
 inline constexpr std::int64_t kSquareBlock = 1 << 15;
 constexpr std::int64_t square_blocks(std::int64_t count) { return base::ceil_div(count, kSquareBlock); }
-// Sum of squares over flat buffers: f64 scalar on their device.
+// Sum of squares of each of these flat buffers: [flats] f64 on their device.
 at::Tensor sum_of_squares(std::span<const at::Tensor> flats);
 
 // What the optimizer decides on the device, so that no step waits for the host.

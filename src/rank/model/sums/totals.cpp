@@ -36,6 +36,8 @@ void Totals::clear() {
 
 void Totals::add(std::string_view name, const at::Tensor& value, std::int64_t index) { of(name, index).add_(value); }
 
+void Totals::add_all(std::string_view name, const at::Tensor& values) { all_of(name).add_(values); }
+
 void Totals::add(std::string_view name, double value, std::int64_t index) {
   from_host_[static_cast<std::size_t>(place(name, index))] += value;
 }
@@ -49,6 +51,11 @@ const at::Tensor& Totals::numbers() {
 }
 
 at::Tensor Totals::of(std::string_view name, std::int64_t index) const { return numbers_.select(0, place(name, index)); }
+
+at::Tensor Totals::all_of(std::string_view name) const {
+  const auto sum = std::find_if(sums_.begin(), sums_.end(), [&](const Sum& one) { return one.name == name; });
+  return numbers_.narrow(0, place(name, 0), sum->count);
+}
 
 double Totals::read(std::span<const double> numbers, std::string_view name, std::int64_t index) const {
   return numbers[static_cast<std::size_t>(place(name, index))];

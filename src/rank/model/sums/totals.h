@@ -25,6 +25,8 @@ class Totals {
   void clear();
   // A scalar on the device.
   void add(std::string_view name, const at::Tensor& value, std::int64_t index = 0);
+  // All numbers of a name.
+  void add_all(std::string_view name, const at::Tensor& values);
   // Kept on the host until numbers() is asked for: all of them reach the device in one copy.
   void add(std::string_view name, double value, std::int64_t index = 0);
 
@@ -32,6 +34,7 @@ class Totals {
   const at::Tensor& numbers();
   // One of them, as a scalar on the device.
   at::Tensor of(std::string_view name, std::int64_t index = 0) const;
+  at::Tensor all_of(std::string_view name) const;
   // The same of numbers() that were copied to the host.
   double read(std::span<const double> numbers, std::string_view name, std::int64_t index = 0) const;
 

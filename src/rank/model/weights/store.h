@@ -62,8 +62,8 @@ class Store {
   // A backward says so when a leaf's gradient of this micro-batch is complete; of a unit that is not trained it means nothing.
   virtual void complete(std::size_t unit, std::size_t leaf) = 0;
 
-  // Of trained units, in the order that backward completes them. What this rank updates; what it counts in sums over all numbers, and
-  // what it saves: there all ranks together have every number exactly once.
+  // Of trained units, in the order that backward completes them: what this rank updates; what it counts in sums over all numbers, where
+  // all ranks together have every number exactly once; what it has to save, of which the saver writes its share.
   virtual std::span<const HeldSlice> updates() const = 0;
   virtual std::span<const HeldSlice> counts() const = 0;
   virtual std::span<const HeldSlice> saves() const = 0;

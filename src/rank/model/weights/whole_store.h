@@ -18,7 +18,7 @@ class WholeStore : public Store {
   // Called where a leaf is complete; one at most.
   void listen(std::function<void(std::size_t unit, std::size_t leaf)> listener) { listener_ = std::move(listener); }
   // To be called when gradients have moved.
-  void look_again();
+  virtual void look_again();
 
   Unit& unit(std::size_t unit) const { return *units_[unit]; }
   std::span<Unit* const> model_units() const { return std::span(units_).first(model_units_); }
