@@ -41,6 +41,7 @@ try() {
     $(env | grep -E '^(SSL_CERT_FILE|CARGO_HTTP_CAINFO|PIP_CERT|https?_proxy|no_proxy)=' || true) \
     bash -c 'cd /root/lockstep && make && make train TRAIN_ARGS="--max-steps 20"'
   echo "fresh: $release is good ($((SECONDS - start)) s)"
+  rm -f "$root.log"
   clean "$root"
   trap - EXIT
 }
