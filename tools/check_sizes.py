@@ -31,7 +31,6 @@ LONG_FUNCTIONS = {
 }
 # folder -> files
 CROWDED = {
-    "src/rank/train": 52,
 }
 
 TYPE = re.compile(r"^(?:template\s*<.*>\s*)?(?:alignas\s*\([^)]*\)\s*)?(?:pub(?:\([a-z]+\))?\s+)?(?:unsafe\s+)?(?:class|struct|union|enum|trait|impl|mod)\b")

@@ -11,7 +11,7 @@
 #include "rank/bench/worker.h"
 #include "rank/kernels/plugin.h"
 #include "rank/train/run.h"
-#include "rank/train/stop_signal.h"
+#include "rank/train/watch/stop_signal.h"
 #include "rank/verbs/export.h"
 #include "rank/verbs/generate.h"
 

@@ -17,7 +17,7 @@
 #include "rank/bench/timing.h"
 #include "rank/comm/comm.h"
 #include "layout/flops.h"
-#include "rank/train/peak_flops.h"
+#include "rank/train/watch/peak_flops.h"
 #include "journal/page.h"
 
 namespace lockstep::bench {

@@ -21,7 +21,7 @@
 #include "rank/model/projection/linear.h"
 #include "rank/model/model.h"
 #include "rank/model/weights/quantized.h"
-#include "rank/train/device_memory.h"
+#include "rank/train/memory/device_memory.h"
 
 namespace lockstep::bench {
 namespace {

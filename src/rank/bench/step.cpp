@@ -5,9 +5,9 @@
 #include "rank/bench/bench.h"
 #include "rank/kernels/plugin.h"
 #include "rank/model/model.h"
-#include "rank/train/device_memory.h"
-#include "rank/train/peak_flops.h"
-#include "rank/train/profile.h"
+#include "rank/train/memory/device_memory.h"
+#include "rank/train/watch/peak_flops.h"
+#include "rank/train/watch/profile.h"
 #include "rank/train/run.h"
 #include "rank/train/train_step.h"
 

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "config/config.h"
 #include "rank/bench/bench.h"
-#include "rank/train/device_memory.h"
+#include "rank/train/memory/device_memory.h"
 
 namespace lockstep::bench {
 namespace {

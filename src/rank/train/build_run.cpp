@@ -6,12 +6,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "rank/parallel/base_fingerprint.h"
-#include "rank/train/fit_batch.h"
-#include "rank/train/from_first.h"
+#include "rank/train/memory/fit_batch.h"
+#include "rank/train/resume/from_first.h"
 #include "rank/train/make_model.h"
-#include "rank/train/resume.h"
+#include "rank/train/resume/resume.h"
 #include "rank/train/run.h"
-#include "rank/train/state.h"
+#include "rank/train/resume/state.h"
 #include "rank/train/train_step.h"
 #include "journal/lease.h"
 
@@ -27,16 +27,6 @@ data::Loader::Options loader_options(const Run& run) {
           .prefetch = run.config.data.prefetch,
           .workers = run.config.data.workers,
           .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu()};
-}
-
-// Where only rank 0 reads data, the others learn its shape from there.
-std::unique_ptr<task::Task> open_task(const comm::Group& ranks, const config::RunConfig& config) {
-  if (config.data.distributed_loading) return task::open_task(config);
-  return task::open_task(config, [&](const std::function<std::string()>& mine) {
-    const std::string text = ranks.rank() == 0 ? mine() : "";
-    ranks.meet("opening the data");
-    return text_from_first(ranks, text, "what the data is");
-  });
 }
 
 // By which this start of the run owns its folder; empty where nobody does.

@@ -8,11 +8,11 @@
 #include "layout/memory/step_memory.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/export.h"
-#include "rank/train/moment.h"
-#include "rank/train/profile.h"
+#include "rank/train/step/moment.h"
+#include "rank/train/watch/profile.h"
 #include "rank/train/samples.h"
-#include "rank/train/state.h"
-#include "rank/train/summary.h"
+#include "rank/train/resume/state.h"
+#include "rank/train/watch/summary.h"
 #include "rank/train/train_step.h"
 
 namespace lockstep::train {

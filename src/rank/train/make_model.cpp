@@ -8,7 +8,7 @@
 #include "rank/hub/peft.h"
 #include "rank/kernels/fp8.h"
 #include "rank/model/projection/adapter.h"
-#include "rank/train/device_memory.h"
+#include "rank/train/memory/device_memory.h"
 
 namespace lockstep::train {
 namespace {

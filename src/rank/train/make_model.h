@@ -16,7 +16,7 @@ namespace lockstep::train {
 
 using layout::quantization_of;
 
-// Weights are not written yet. Gradients are of the weights' type (train/gradients.h may choose another), those of adapters in f32.
+// Weights are not written yet. Gradients are of the weights' type (train/memory/gradients.h may choose another), those of adapters in f32.
 parallel::Replica make_units(const config::RunConfig& config, at::Device device);
 std::unique_ptr<model::Decoder> make_decoder(const config::RunConfig& config, const parallel::Replica& replica);
 // For training: products in 8 bits where trainer.fp8 asks for them. Throws UserError where the device cannot.

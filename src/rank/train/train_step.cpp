@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "layout/spread/schedule.h"
-#include "rank/train/device_memory.h"
-#include "rank/train/stop_signal.h"
+#include "rank/train/memory/device_memory.h"
+#include "rank/train/watch/stop_signal.h"
 
 namespace lockstep::train {
 namespace {

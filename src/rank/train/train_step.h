@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "rank/model/sums/totals.h"
-#include "rank/train/moment.h"
+#include "rank/train/step/moment.h"
 #include "rank/train/run.h"
 #include "journal/control.h"
 

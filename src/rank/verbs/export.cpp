@@ -7,7 +7,7 @@
 #include "rank/hub/peft.h"
 #include "rank/model/projection/adapter.h"
 #include "rank/train/export.h"
-#include "rank/train/state.h"
+#include "rank/train/resume/state.h"
 
 namespace lockstep::verbs {
 namespace {

@@ -5,7 +5,7 @@
 #include "config/config.h"
 #include "rank/train/make_model.h"
 #include "journal/run_folder.h"
-#include "rank/train/state.h"
+#include "rank/train/resume/state.h"
 
 namespace lockstep::verbs {
 namespace {

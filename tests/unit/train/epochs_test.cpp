@@ -1,5 +1,5 @@
 // Steps that the epochs asked for take: the same as the loader's from any place, at any batch size.
-#include "rank/train/epochs.h"
+#include "rank/train/resume/epochs.h"
 
 #include <gtest/gtest.h>
 

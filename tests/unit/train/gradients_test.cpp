@@ -1,5 +1,5 @@
 // Sums of many micro-batches: nothing is rounded away, whatever gradients are held in; and which form they get, by memory and settings.
-#include "rank/train/gradients.h"
+#include "rank/train/memory/gradients.h"
 
 #include "rank/comm/transport.h"
 #include "layout/recompute.h"

@@ -1,5 +1,5 @@
 // When micro-steps are recorded, as a table of what came before.
-#include "rank/train/graph_policy.h"
+#include "rank/train/step/graph_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include "rank/data/text_source.h"
 #include "rank/optim/optim.h"
 #include "rank/train/make_model.h"
-#include "rank/train/micro_steps.h"
+#include "rank/train/step/micro_steps.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::train {

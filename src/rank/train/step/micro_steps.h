@@ -15,8 +15,8 @@
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
 #include "rank/task/task.h"
-#include "rank/train/graph_policy.h"
-#include "rank/train/recorded_steps.h"
+#include "rank/train/step/graph_policy.h"
+#include "rank/train/step/recorded_steps.h"
 
 namespace lockstep::train {
 

@@ -1,8 +1,8 @@
 // A micro-step: recorded where the policy says so, replayed where there is a graph, kernel by kernel otherwise.
-#include "rank/train/micro_steps.h"
+#include "rank/train/step/micro_steps.h"
 
 #include "layout/flops.h"
-#include "rank/train/device_memory.h"
+#include "rank/train/memory/device_memory.h"
 
 namespace lockstep::train {
 namespace {

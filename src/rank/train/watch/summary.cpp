@@ -1,5 +1,5 @@
 // Writes summary.json: settings, devices, totals and the raw step times and losses.
-#include "rank/train/summary.h"
+#include "rank/train/watch/summary.h"
 
 #include <nlohmann/json.hpp>
 
@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/files.h"
-#include "rank/train/device_memory.h"
-#include "rank/train/held_buffers.h"
-#include "rank/train/peak_flops.h"
+#include "rank/train/memory/device_memory.h"
+#include "rank/train/memory/held_buffers.h"
+#include "rank/train/watch/peak_flops.h"
 
 namespace lockstep::train {
 namespace {

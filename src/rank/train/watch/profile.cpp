@@ -1,5 +1,5 @@
 // Drives LibTorch's profiler (Kineto, with CUPTI on a GPU) and adds its events up by name.
-#include "rank/train/profile.h"
+#include "rank/train/watch/profile.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/profiler_kineto.h>

@@ -1,5 +1,5 @@
 // Decides what of an earlier start still counts.
-#include "rank/train/resume.h"
+#include "rank/train/resume/resume.h"
 
 #include <algorithm>
 

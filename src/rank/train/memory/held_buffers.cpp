@@ -1,5 +1,5 @@
 // Adds up what tensors hold.
-#include "rank/train/held_buffers.h"
+#include "rank/train/memory/held_buffers.h"
 
 #include "rank/model/buffers.h"
 #include "rank/model/weights/quantized.h"

@@ -1,10 +1,12 @@
 // The two ways batches reach a rank.
-#include "rank/train/batches.h"
+#include "rank/train/step/batches.h"
 
 #include <ATen/ops/empty.h>
 
 #include <cstring>
 #include <span>
+
+#include "rank/train/resume/from_first.h"
 
 namespace lockstep::train {
 namespace {
@@ -103,6 +105,15 @@ class FromFirst final : public BatchSource {
 };
 
 }  // namespace
+
+std::unique_ptr<task::Task> open_task(const comm::Group& ranks, const config::RunConfig& config) {
+  if (config.data.distributed_loading) return task::open_task(config);
+  return task::open_task(config, [&](const std::function<std::string()>& mine) {
+    const std::string text = ranks.rank() == 0 ? mine() : "";
+    ranks.meet("opening the data");
+    return text_from_first(ranks, text, "what the data is");
+  });
+}
 
 std::unique_ptr<BatchSource> open_batches(bool distributed, std::shared_ptr<const data::Source> source,
                                           const data::Loader::Options& options, data::Position start) {

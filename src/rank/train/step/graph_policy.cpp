@@ -1,5 +1,5 @@
 // Counts micro-steps by shape.
-#include "rank/train/graph_policy.h"
+#include "rank/train/step/graph_policy.h"
 
 namespace lockstep::train {
 

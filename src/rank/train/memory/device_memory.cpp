@@ -1,5 +1,5 @@
 // Asks the operating system, or the CUDA plug-in.
-#include "rank/train/device_memory.h"
+#include "rank/train/memory/device_memory.h"
 
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
 // A signal handler may only set a flag; ranks agree on the step through their next all-reduce.
-#include "rank/train/stop_signal.h"
+#include "rank/train/watch/stop_signal.h"
 
 #include <csignal>
 

@@ -1,5 +1,5 @@
 // Reads the order and carries it out.
-#include "rank/train/faults.h"
+#include "rank/train/watch/faults.h"
 
 #include <csignal>
 #include <cstdlib>

@@ -12,7 +12,7 @@
 #include "rank/data/batch.h"
 #include "rank/kernels/graph.h"
 #include "rank/model/model.h"
-#include "rank/train/graph_policy.h"
+#include "rank/train/step/graph_policy.h"
 
 namespace lockstep::train {
 

@@ -1,5 +1,5 @@
 // The state of a run as a checkpoint keeps it.
-#include "rank/train/state.h"
+#include "rank/train/resume/state.h"
 
 #include "layout/family.h"
 
@@ -9,9 +9,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "rank/train/from_first.h"
-#include "rank/train/identity.h"
-#include "rank/train/resume.h"
+#include "rank/train/resume/from_first.h"
+#include "rank/train/resume/identity.h"
+#include "rank/train/resume/resume.h"
 #include "journal/timeline.h"
 
 namespace lockstep::train {

@@ -6,6 +6,7 @@
 
 #include "rank/comm/comm.h"
 #include "rank/data/data.h"
+#include "rank/task/task.h"
 
 namespace lockstep::train {
 
@@ -16,6 +17,10 @@ class BatchSource {
   virtual std::vector<data::Batch> next(const comm::Group& group) = 0;
   virtual data::Position position() const = 0;
 };
+
+// The task of these settings. Collective with data.distributed_loading=false: there rank 0 alone opens the data, and the others learn its
+// shape from it.
+std::unique_ptr<task::Task> open_task(const comm::Group& ranks, const config::RunConfig& config);
 
 // distributed: data.distributed_loading. True: every rank reads its own share, nothing is sent. False: one reader, for data that only
 // rank 0 can reach; elsewhere the source need only know the shapes of its batches and what of them is for the host.

@@ -1,12 +1,12 @@
 // Records, copies batches in, launches, and gives up where a device refuses.
-#include "rank/train/recorded_steps.h"
+#include "rank/train/step/recorded_steps.h"
 
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "rank/train/device_memory.h"
+#include "rank/train/memory/device_memory.h"
 
 namespace lockstep::train {
 namespace {

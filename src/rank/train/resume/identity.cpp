@@ -1,5 +1,5 @@
 // Adapters alone are no model: with another base, scale or target they would load and mean something else.
-#include "rank/train/identity.h"
+#include "rank/train/resume/identity.h"
 
 #include <nlohmann/json.hpp>
 #include <set>

@@ -1,11 +1,11 @@
 // Asks the layout for a form, and makes buffers of it.
-#include "rank/train/gradients.h"
+#include "rank/train/memory/gradients.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "config/config.h"
-#include "rank/train/device_memory.h"
+#include "rank/train/memory/device_memory.h"
 
 namespace lockstep::train {
 namespace {

@@ -1,5 +1,5 @@
 // Counted in samples, because steps of another batch size tell nothing.
-#include "rank/train/epochs.h"
+#include "rank/train/resume/epochs.h"
 
 #include <algorithm>
 #include <cmath>

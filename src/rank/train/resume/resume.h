@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "rank/train/epochs.h"
+#include "rank/train/resume/epochs.h"
 #include "rank/train/run.h"
-#include "rank/train/state.h"
+#include "rank/train/resume/state.h"
 
 namespace lockstep::train {
 

@@ -1,5 +1,5 @@
 // Dense peaks by the name that the driver gives a device, as the makers' data sheets state them, without sparsity.
-#include "rank/train/peak_flops.h"
+#include "rank/train/watch/peak_flops.h"
 
 #include <utility>
 

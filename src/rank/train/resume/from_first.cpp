@@ -1,5 +1,5 @@
 // A length, then as many letters.
-#include "rank/train/from_first.h"
+#include "rank/train/resume/from_first.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

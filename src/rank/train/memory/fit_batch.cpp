@@ -1,5 +1,5 @@
 // Tries micro-batches on for size.
-#include "rank/train/fit_batch.h"
+#include "rank/train/memory/fit_batch.h"
 
 #include <c10/util/Exception.h>
 
@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "layout/recompute.h"
-#include "rank/train/device_memory.h"
-#include "rank/train/gradients.h"
+#include "rank/train/memory/device_memory.h"
+#include "rank/train/memory/gradients.h"
 
 namespace lockstep::train {
 namespace {
