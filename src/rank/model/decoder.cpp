@@ -52,6 +52,7 @@ struct Decoder::Parts {
   std::vector<kernels::RotaryTable> rotary;
   std::shared_ptr<kernels::Progress> progress;  // null: nobody looks
   std::vector<std::size_t> offloaded;           // layers whose inputs wait in host memory, in order
+  bool without_plan = false;                    // of packed attention, see Segments
 
   Parts(const config::ModelConfig& config, const config::LoraConfig& lora, Store& store)
       : dims(config),
@@ -115,10 +116,11 @@ struct Decoder::Parts {
     flight.dropout = input.keys.defined() ? Dropout{input.keys, flight.time} : Dropout{};
   }
 
-  static void pack(const at::Tensor& starts, const at::Device& device, Flight& flight) {
+  void pack(const at::Tensor& starts, const at::Device& device, Flight& flight) {
     base::check(starts.is_cpu() && starts.scalar_type() == at::kInt && starts.numel() >= 2, "packed records' starts are i32 on the host");
     const auto* start = starts.const_data_ptr<std::int32_t>();
     auto& segments = flight.segments;
+    segments.without_plan = &without_plan;
     segments.starts.assign(start, start + starts.numel());
     at::Tensor positions = at::empty({segments.starts.back()}, at::kInt);
     auto* position = positions.mutable_data_ptr<std::int32_t>();

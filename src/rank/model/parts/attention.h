@@ -28,6 +28,7 @@ struct Segments {
     std::vector<std::int64_t> row_sizes;
   };
   Ragged ragged = {};
+  bool* without_plan = nullptr;  // the model's memory of a shape that cuDNN has no plan for: it is not asked again
   bool empty() const { return starts.empty(); }
 };
 

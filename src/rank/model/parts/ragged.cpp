@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
-#include <atomic>
 #include <bit>
 
 #include "base/log.h"
@@ -23,11 +22,6 @@ using enum kernels::RaggedOffset;
 constexpr std::int64_t kFewestRecords = 8, kShortest = 128;
 std::int64_t power_of_two(std::int64_t number, std::int64_t least) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max(number, least))));
-}
-
-std::atomic<bool>& refused() {
-  static std::atomic<bool> refused = false;
-  return refused;
 }
 
 using RowSizes = std::array<std::int64_t, kRaggedOffsets>;
@@ -78,14 +72,15 @@ kernels::RaggedCall call_of(const HeadViews& heads, Segments& segments) {
 
 bool has_ragged_attention(const HeadViews& heads, Segments& segments) {
   const auto head_dim = heads.q.size(3);
-  if (!heads.q.is_cuda() || heads.q.scalar_type() == at::kFloat || head_dim % 16 != 0 || head_dim > 128 || refused()) return false;
+  if (!heads.q.is_cuda() || heads.q.scalar_type() == at::kFloat || head_dim % 16 != 0 || head_dim > 128) return false;
+  if (segments.without_plan != nullptr && *segments.without_plan) return false;
   const int capability = kernels::cuda_plugin().capability(heads.q.get_device());
   if (capability < 90 || capability >= 110) return false;  // before: no records of different lengths; RTX 50: not backward
   const RowSizes sizes = row_sizes(heads);
   if (segments.starts.back() * *std::max_element(sizes.begin(), sizes.end()) > INT32_MAX) return false;
   std::string why;
   if (kernels::cuda_plugin().ragged->plan(call_of(heads, segments), why)) return true;
-  refused() = true;
+  if (segments.without_plan != nullptr) *segments.without_plan = true;
   base::log_warning("cuDNN has no plan for attention over packed records ({}): flash attention does it from here on, which is slower.",
                     why);
   return false;
