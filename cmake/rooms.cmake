@@ -1,6 +1,13 @@
 # One static library a room. A room lists its files by globbing, so adding a file touches no build file. Folders that are compiled another
 # way are left out: plugin/ (into the CUDA plug-in), cpu/ (once per instruction set), stub/ (in builds without something). A room that is
 # COLD is compiled with -O1: a quarter less compile time.
+set(lockstep_cold -O1)
+# From GCC 13 on a precompiled header is only taken where options of the target are those it was made with; -O2 sets these two.
+include(CheckCXXCompilerFlag)
+check_cxx_compiler_flag(-munroll-only-small-loops LOCKSTEP_UNROLLS_SMALL_LOOPS)
+if(LOCKSTEP_UNROLLS_SMALL_LOOPS)
+  list(APPEND lockstep_cold -munroll-only-small-loops -mvzeroupper)
+endif()
 function(lockstep_room name dir cold)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${dir}/*.cpp")
   list(FILTER sources EXCLUDE REGEX "/(plugin|cpu|stub)/[a-z0-9_]+\\.cpp$|/app/main\\.cpp$")
@@ -10,7 +17,7 @@ function(lockstep_room name dir cold)
   add_library(${name} STATIC ${sources})
   target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}/src")
   if(cold)
-    target_compile_options(${name} PRIVATE -O1)
+    target_compile_options(${name} PRIVATE ${lockstep_cold})
   endif()
   if(dir MATCHES "^rank/")
     target_link_libraries(${name} PUBLIC torch_cpu torch_fmt)
