@@ -3,7 +3,9 @@
 // once a rank.
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <array>
+#include <type_traits>
 #include <vector>
 
 #include "base/error.h"

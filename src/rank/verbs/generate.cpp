@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/file/json_lines.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "text/terminal.h"
@@ -46,8 +47,7 @@ void expect_chat(const TextModel& model, const char* what) {
 }
 
 // A line of the file: {"prompt": ...} or {"messages": [...]}.
-std::vector<std::int32_t> encode_line(const std::string& line, const std::string& system, const task::Language& language) {
-  const Json object = base::parse_json(line);
+std::vector<std::int32_t> encode_line(const Json& object, const std::string& system, const task::Language& language) {
   if (object.contains("prompt")) return language.encode(object["prompt"].get<std::string>());
   Json messages = object.at("messages");
   if (!system.empty() && (messages.empty() || messages[0].value("role", "") != "system"))
@@ -56,12 +56,8 @@ std::vector<std::int32_t> encode_line(const std::string& line, const std::string
 }
 
 std::vector<task::Prompt> read_prompts(const GenerateRequest& request, const TextModel& model) {
-  std::ifstream file(request.file, std::ios::binary);
-  if (!file) throw base::data_error("generate", "{} cannot be read.", request.file.string());
   std::vector<task::Prompt> prompts;
-  std::string line;
-  for (std::int64_t number = 1; std::getline(file, line); ++number) {
-    if (base::trim(line).empty()) continue;
+  for (const auto& [number, line] : base::read_json_lines(request.file, "generate")) {
     try {
       prompts.push_back({encode_line(line, request.system, *model.language), prompts.size()});
     } catch (const std::exception& error) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file/json_lines.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -27,19 +28,11 @@ using Json = nlohmann::ordered_json;
 
 // Every line, parsed: {"prompt": "..."} or {"messages": [...]}, with whatever else stands in it.
 std::vector<Json> read_lines(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw base::data_error("generate", "--file {} cannot be read.", path.string());
   std::vector<Json> lines;
-  std::string text;
-  for (std::int64_t number = 1; std::getline(file, text); ++number) {
-    if (base::trim(text).empty()) continue;
-    const auto refuse = [&](const std::string& why) { throw base::data_error("generate", "{}, line {}: {}.", path.string(), number, why); };
-    Json line;
-    try {
-      line = base::parse_json(text);
-    } catch (const base::JsonError& error) {
-      refuse(fmt::format("this is not JSON: column {}: {}", error.byte() + 1, error.reason()));
-    }
+  for (auto& [number, line] : base::read_json_lines(path, "generate")) {
+    const auto refuse = [&path, at = number](const std::string& why) {
+      throw base::data_error("generate", "{}, line {}: {}.", path.string(), at, why);
+    };
     if (!line.is_object()) refuse("a line is an object with \"prompt\" or \"messages\"");
     if (line.contains("prompt") == line.contains("messages")) refuse("it needs either \"prompt\" or \"messages\"");
     if (line.contains("prompt") && !line["prompt"].is_string()) refuse("\"prompt\" is not a text");
