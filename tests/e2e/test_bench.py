@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from support.lockstep import LOCKSTEP, ROOT, train, write_config
+from support.text_models import make_folder
 
 
 def call(*args, timeout=120, env=None):
@@ -43,6 +44,21 @@ def test_step_numbers_fit_together(step):
     assert step["peak_memory_bytes"] > 16 * step["parameters"]  # weights, gradients and two moments in f32
     assert step["host_peak_memory_bytes"] >= step["peak_memory_bytes"] and step["driver_memory_bytes"] == 0
     assert step["activations"] and not any("every_524288" in key for key in step)  # measured, never put together
+
+
+@pytest.mark.parametrize("packing", ["false", "true"])
+def test_a_step_of_records_counts_what_it_trains(tmp_path, packing):
+    """The step of a run, over its own loader: targets of answers are counted, not positions."""
+    make_folder(tmp_path / "model")
+    with open(tmp_path / "chat.jsonl", "w") as file:
+        for i in range(40):
+            turns = [("user", "w1 " * (i % 7 + 1)), ("assistant", "w2 " * (i % 11 + 2))]
+            file.write(json.dumps({"messages": [{"role": role, "content": text.strip()} for role, text in turns]}) + "\n")
+    step = lines_of("bench", "step", "--model", "nano", "--seq", 32, "--batch", 2, "--steps", 3, "--warm-up", 1, "--device", "cpu", "--json", f"data.path={tmp_path / 'chat.jsonl'}",
+                    f"data.tokenizer={tmp_path / 'model'}", f"data.packing={packing}", f"data.cache_dir={tmp_path / 'cache'}")[0]
+    assert ("packs of 32" in step["data"]) == (packing == "true") and "40 records" in step["data"]
+    assert 0 < step["tokens_per_step"] < 2 * 32
+    assert step["tokens_per_second"] == pytest.approx(step["tokens_per_step"] / step["step_seconds"]["median"])
 
 
 def test_step_says_what_it_measured(step):

@@ -78,7 +78,7 @@ std::vector<Option> data_options() {
       }),
       option<&R::data, &D::distributed_loading>({
           .key = "data.distributed_loading",
-          .says = "Each rank reads its own samples; false: rank 0 reads and hands them out.",
+          .says = "Each rank reads its own samples; false: rank 0 alone opens the data and hands batches out, validation too.",
           .aliases = {{"distributed_data_loading"}},
           .flags = {"--distributed-data-loading"},
       }),
