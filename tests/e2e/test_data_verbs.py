@@ -207,7 +207,7 @@ def test_other_mistakes(files, tmp_path):
         done = data("tokenize", *args)
         assert (done.returncode, message in done.stderr) == (code, True), (args, done.stderr)
         assert not list(tmp_path.glob("t.bin*"))
-    assert "Did you mean tokenize?" in data("tokenize").stderr
+    assert "Did you mean tokenize?" in data("tokenise").stderr
     assert data().returncode == 2 and "train-tokenizer" in data("--help").stdout
 
 
