@@ -38,7 +38,9 @@ class NextToken final : public Task {
     const std::int64_t time = training_->sample_size();
     const at::Tensor row =
         (trains ? at::randint(config_.model.vocab_size, {samples, time + 1}, kind) : at::zeros({samples, time + 1}, kind)).to(device);
-    data::TextFields fields{.tokens = row.narrow(1, 0, time).contiguous(), .targets = row.narrow(1, 1, time).contiguous()};
+    // A copy: of one sample both would be views of the same row.
+    data::TextFields fields{.tokens = row.narrow(1, 0, time).contiguous(),
+                            .targets = row.narrow(1, 1, time).clone(at::MemoryFormat::Contiguous)};
     if (!trains) fields.targets.fill_(data::untrained);
     if (model::adapters_drop(config_.lora)) fields.keys = row.select(1, 0).contiguous();
     return data::batch_of(fields, trains ? samples * time : 0);
