@@ -74,7 +74,7 @@ void check_same_adapters(const Json& saved, const Run& run, const std::filesyste
     return;
   }
   std::vector<std::string> differences;
-  const bool comparable = saved.value("held_as", "") == here["held_as"];
+  const bool comparable = saved.value("held_as", "") == held_as(run);
   for (const auto& [key, value] : here.items()) {
     const Json there = saved.value(key, Json());
     if (key == "held_as" || there == value) continue;
