@@ -26,11 +26,9 @@ void expect_run_folder(const std::string& verb, const std::string& run) {
 }
 
 void become_worker(const std::string& verb, std::vector<std::string> arguments, launch::Environment environment) {
-  const fs::path program = launch::own_program();
-  const fs::path worker = launch::find_worker(environment, program);
-  environment["LD_LIBRARY_PATH"] = launch::library_path(launch::find_libtorch(environment, program), environment);
-  for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_PAGE"})
-    environment.erase(name);
+  const launch::OwnWorker own = launch::own_worker(environment);
+  const fs::path& worker = own.program;
+  environment = launch::without_ranks(std::move(environment), own);
   arguments.insert(arguments.begin(), worker.string());
   std::vector<std::string> variables;
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);

@@ -72,9 +72,7 @@ void Training::count_samples() {
 }
 
 void Training::prepare() {
-  const fs::path program = launch::own_program();
-  setup_.job.worker = launch::find_worker(environment_, program);
-  setup_.job.library_path = launch::library_path(launch::find_libtorch(environment_, program), environment_);
+  launch::use_own_worker(setup_.job, environment_);
   take_ownership();
   tokenize();
 }

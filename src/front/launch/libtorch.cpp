@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "front/launch/launch.h"
 
 namespace lockstep::launch {
 namespace {
@@ -134,6 +135,24 @@ fs::path find_worker(const Environment& environment, const fs::path& program) {
       "launch",
       "{} is missing or cannot be run. It lies beside `lockstep` in a whole build: run `make build`, and copy both programs together.",
       worker.string());
+}
+
+OwnWorker own_worker(const Environment& environment) {
+  const fs::path program = own_program();
+  return {find_worker(environment, program), library_path(find_libtorch(environment, program), environment)};
+}
+
+void use_own_worker(Job& job, const Environment& environment) {
+  OwnWorker worker = own_worker(environment);
+  job.worker = std::move(worker.program);
+  job.library_path = std::move(worker.library_path);
+}
+
+Environment without_ranks(Environment environment, const OwnWorker& worker) {
+  environment["LD_LIBRARY_PATH"] = worker.library_path;
+  for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_PAGE"})
+    environment.erase(name);
+  return environment;
 }
 
 }  // namespace lockstep::launch

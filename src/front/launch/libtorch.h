@@ -9,6 +9,8 @@
 
 namespace lockstep::launch {
 
+struct Job;
+
 struct LibTorch {
   std::filesystem::path root;                          // holds lib/libtorch_cpu.so
   std::vector<std::filesystem::path> library_folders;  // for LD_LIBRARY_PATH: its own and the NVIDIA wheels' beside it
@@ -28,5 +30,15 @@ std::string library_path(const LibTorch& libtorch, const Environment& environmen
 // This program's own file, links resolved, and the worker's: LOCKSTEP_WORKER (for tests), or lockstep-worker beside this program.
 std::filesystem::path own_program();
 std::filesystem::path find_worker(const Environment& environment, const std::filesystem::path& program);
+
+// The worker beside this program, and the LD_LIBRARY_PATH that it needs.
+struct OwnWorker {
+  std::filesystem::path program;
+  std::string library_path;
+};
+OwnWorker own_worker(const Environment& environment);
+void use_own_worker(Job& job, const Environment& environment);
+// For a worker that is no rank of any job.
+Environment without_ranks(Environment environment, const OwnWorker& worker);
 
 }  // namespace lockstep::launch

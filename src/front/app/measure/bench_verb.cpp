@@ -152,9 +152,7 @@ int measure(const Wish& wish, const std::string& what) {
   const show::Signals signals([&](int signal) { stop.ask(signal); });
   launch::sweep_old_pages();
   launch::Job& job = setup.job;
-  const fs::path program = launch::own_program();
-  job.worker = launch::find_worker(environment, program);
-  job.library_path = launch::library_path(launch::find_libtorch(environment, program), environment);
+  launch::use_own_worker(job, environment);
   job.stall_seconds = 120;  // a step of a large model on a CPU moves nothing for long
   job.stall_abort_seconds = 1200;
   job.folder.root = fs::temp_directory_path() / ("lockstep-bench-" + job.id);

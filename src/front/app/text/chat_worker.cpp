@@ -61,18 +61,15 @@ LineReader::Got LineReader::next(std::string& line) {
 }
 
 ChatWorker::ChatWorker(std::vector<std::string> arguments, launch::Environment environment) {
-  const auto program = launch::own_program();
-  const auto worker = launch::find_worker(environment, program);
-  environment["LD_LIBRARY_PATH"] = launch::library_path(launch::find_libtorch(environment, program), environment);
-  for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCKSTEP_PAGE"})
-    environment.erase(name);
+  const launch::OwnWorker worker = launch::own_worker(environment);
+  environment = launch::without_ranks(std::move(environment), worker);
   arguments.insert(arguments.begin(), "chat");
   const Pipe questions, answers;
   to_ = questions.write;
   from_ = answers.read;
   lines_.emplace(from_);
   child_.emplace(launch::Child::start(
-      {.program = worker, .arguments = arguments, .environment = environment, .input = questions.read, .output = answers.write}));
+      {.program = worker.program, .arguments = arguments, .environment = environment, .input = questions.read, .output = answers.write}));
   ::close(questions.read);
   ::close(answers.write);
   receive();  // "ready"

@@ -136,9 +136,7 @@ int generate_file(const TextWish& wish, const FileWish& files) {
   const show::Signals signals([&](int signal) { stop.ask(signal); });
   launch::sweep_old_pages();
   launch::Job& job = setup.job;
-  const fs::path program = launch::own_program();
-  job.worker = launch::find_worker(environment, program);
-  job.library_path = launch::library_path(launch::find_libtorch(environment, program), environment);
+  launch::use_own_worker(job, environment);
   const Parts parts(files.output.string() + ".parts-" + job.id);
   job.folder.root = parts.path();
   job.arguments = {
