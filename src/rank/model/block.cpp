@@ -31,36 +31,26 @@ struct Block::Places {
   FeedForward::Places feed_forward;
 };
 
-Block::Block(const config::ModelConfig& model, const Dims& dims, StoredUnit unit, std::optional<StoredUnit> adapters,
-             const config::LoraConfig& lora, std::int64_t layer)
-    : dims_(dims), branches_(model, dims, unit, adapters, lora, layer) {}
-
 std::unique_ptr<LayerKept> Block::make_kept() const { return std::make_unique<Kept>(); }
 
 Block::Places Block::places(LayerKept* kept, Workspace& work) const {
-  if (!work.kept) work.kept = make_kept();
-  auto& shared = static_cast<Kept&>(*work.kept);
-  auto& own = kept ? static_cast<Kept&>(*kept) : shared;
-  const bool all = recompute_ == Recompute::none;
-  auto& cheap = all ? own : shared;                                  // SwiGLU, and heads that are normed
-  auto& qkv = all || recompute_ == Recompute::norms ? own : shared;  // q, k and v
-  auto& matmuls = recompute_ == Recompute::blocks ? shared : own;    // what the other matmuls and attention made
-  const bool own_norms = kept != nullptr && all;
-  return {.x = own.x,
-          .rstd1 = own.rstd1,
-          .middle = matmuls.middle,
-          .rstd2 = matmuls.rstd2,
-          .norm1 = own_norms ? own.norm1 : work.norm,
-          .norm2 = own_norms ? own.norm2 : work.norm,
-          .attention = {.qkv = qkv.attention, .qk = cheap.attention, .mixed = matmuls.attention},
-          .feed_forward = {.gate_up = matmuls.feed_forward, .swiglu = cheap.feed_forward, .out = own.feed_forward}};
+  const auto at = homes<Kept>(kept, work);
+  const bool own_norms = kept != nullptr && recompute_ == Recompute::none;
+  return {.x = at.own.x,
+          .rstd1 = at.own.rstd1,
+          .middle = at.matmuls.middle,
+          .rstd2 = at.matmuls.rstd2,
+          .norm1 = own_norms ? at.own.norm1 : work.norm,
+          .norm2 = own_norms ? at.own.norm2 : work.norm,
+          .attention = at.attention(),
+          .feed_forward = at.feed_forward()};
 }
 
 ResidualStream Block::forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const {
   const auto at = places(kept, *flight.work);
   start(stream, at);
   const at::Tensor& delta = branch_output(at, *flight.work);
-  branches_.attention.forward(delta, at.norm1, flight, at.attention);
+  attention_.forward(delta, at.norm1, flight, at.attention);
   return finish(delta, flight, at);
 }
 
@@ -68,7 +58,7 @@ ResidualStream Block::decode(const ResidualStream& stream, Flight& flight, Decod
   const auto at = places(nullptr, *flight.work);
   start(stream, at);
   const at::Tensor& delta = branch_output(at, *flight.work);
-  branches_.attention.decode(delta, at.norm1, flight, at.attention, state, step);
+  attention_.decode(delta, at.norm1, flight, at.attention, state, step);
   return finish(delta, flight, at);
 }
 
@@ -83,8 +73,7 @@ void Block::start(const ResidualStream& stream, const Places& at) const {
   }
   fit(at.norm1, {rows, dims_.hidden}, options);
   fit(at.rstd1, {rows}, options.dtype(at::kFloat));
-  kernels::rms_norm_forward(stream.residual, stream.delta, branches_.unit.weight(BlockLeaves::input_norm), dims_.norm_eps, at.x, at.norm1,
-                            at.rstd1);
+  kernels::rms_norm_forward(stream.residual, stream.delta, unit_.weight(BlockLeaves::input_norm), dims_.norm_eps, at.x, at.norm1, at.rstd1);
 }
 
 const at::Tensor& Block::branch_output(const Places& at, Workspace& work) const {
@@ -98,24 +87,24 @@ void Block::middle(const at::Tensor& delta, const Places& at) const {
   fit(at.middle, {rows, dims_.hidden}, options);
   fit(at.norm2, {rows, dims_.hidden}, options);
   fit(at.rstd2, {rows}, options.dtype(at::kFloat));
-  kernels::rms_norm_forward(at.x, delta, branches_.unit.weight(BlockLeaves::post_norm), dims_.norm_eps, at.middle, at.norm2, at.rstd2);
+  kernels::rms_norm_forward(at.x, delta, unit_.weight(BlockLeaves::post_norm), dims_.norm_eps, at.middle, at.norm2, at.rstd2);
 }
 
 // What attention adds -> the stream behind the block.
 ResidualStream Block::finish(const at::Tensor& delta, Flight& flight, const Places& at) const {
   middle(delta, at);
-  branches_.feed_forward.forward(delta, at.norm2, flight, at.feed_forward);
+  feed_forward_.forward(delta, at.norm2, flight, at.feed_forward);
   return {at.middle, delta};
 }
 
 void Block::norm_again(const at::Tensor& out, const at::Tensor& x, std::size_t leaf, const at::Tensor& rstd) const {
-  kernels::rms_norm_apply(x, branches_.unit.weight(leaf), rstd, out);
+  kernels::rms_norm_apply(x, unit_.weight(leaf), rstd, out);
 }
 
 void Block::backward_norm(const at::Tensor& dnorm, const at::Tensor& x, std::size_t leaf, const at::Tensor& rstd,
                           const at::Tensor& dstream) const {
-  kernels::rms_norm_backward(dnorm, x, branches_.unit.weight(leaf), rstd, dstream, kernels::Into::add, branches_.unit.gradient(leaf));
-  branches_.unit.complete(leaf);
+  kernels::rms_norm_backward(dnorm, x, unit_.weight(leaf), rstd, dstream, kernels::Into::add, unit_.gradient(leaf));
+  unit_.complete(leaf);
 }
 
 void Block::backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const {
@@ -124,24 +113,20 @@ void Block::backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept,
   if (recompute_ == Recompute::blocks) {  // forward again, up to the last matmul, which no gradient needs
     norm_again(at.norm1, at.x, BlockLeaves::input_norm, at.rstd1);
     const at::Tensor& delta = branch_output(at, work);
-    branches_.attention.forward(delta, at.norm1, flight, at.attention);
+    attention_.forward(delta, at.norm1, flight, at.attention);
     middle(delta, at);
-    branches_.feed_forward.expand(at.norm2, flight, at.feed_forward);
+    feed_forward_.expand(at.norm2, flight, at.feed_forward);
   }
-  // Whether gate_up was kept, but neither norms nor SwiGLU's output.
-  const bool lacks_cheap = recompute_ == Recompute::norms || recompute_ == Recompute::qkv;
-  branches_.feed_forward.backward_out(dstream, flight, at.feed_forward, lacks_cheap);
-  if (lacks_cheap) norm_again(at.norm2, at.middle, BlockLeaves::post_norm, at.rstd2);
+  feed_forward_.backward_out(dstream, flight, at.feed_forward, lacks_cheap());
+  if (lacks_cheap()) norm_again(at.norm2, at.middle, BlockLeaves::post_norm, at.rstd2);
   const at::Tensor& dnorm = branch_output(at, work);
-  branches_.feed_forward.backward_in(dnorm, at.norm2, flight, at.feed_forward);
+  feed_forward_.backward_in(dnorm, at.norm2, flight, at.feed_forward);
   backward_norm(dnorm, at.middle, BlockLeaves::post_norm, at.rstd2, dstream);
 
   if (recompute_ != Recompute::none) norm_again(at.norm1, at.x, BlockLeaves::input_norm, at.rstd1);
-  using Again = AttentionPart::Again;
-  const Again again = recompute_ == Recompute::qkv ? Again::projection : recompute_ == Recompute::norms ? Again::rotation : Again::nothing;
   // Where nothing below is trained, adapters alone need their part. gate_up's memory is done with by now.
-  const bool stream_goes_on = further || branches_.unit.trained();
-  branches_.attention.backward(dnorm, dstream, at.norm1, flight, at.attention, again, at.feed_forward.gate_up.gate_up, stream_goes_on);
+  const bool stream_goes_on = further || unit_.trained();
+  attention_.backward(dnorm, dstream, at.norm1, flight, at.attention, attention_again(), at.feed_forward.gate_up.gate_up, stream_goes_on);
   if (stream_goes_on) backward_norm(dnorm, at.x, BlockLeaves::input_norm, at.rstd1, dstream);
 }
 

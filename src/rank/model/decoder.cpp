@@ -112,11 +112,11 @@ struct Decoder::Parts {
     if (work.projection.fp8) work.projection.fp8->reserve(largest, input.tokens.numel());
     flight.positions = at::Tensor();
     flight.segments = {};
-    if (input.starts.defined()) pack(input.starts, device(), flight);
+    if (input.starts.defined()) pack(input.starts, flight);
     flight.dropout = input.keys.defined() ? Dropout{input.keys, flight.time} : Dropout{};
   }
 
-  void pack(const at::Tensor& starts, const at::Device& device, Flight& flight) {
+  void pack(const at::Tensor& starts, Flight& flight) {
     base::check(starts.is_cpu() && starts.scalar_type() == at::kInt && starts.numel() >= 2, "packed records' starts are i32 on the host");
     const auto* start = starts.const_data_ptr<std::int32_t>();
     auto& segments = flight.segments;
@@ -130,8 +130,8 @@ struct Decoder::Parts {
       segments.longest = std::max(segments.longest, end - begin);
       for (auto row = begin; row < end; ++row) position[row] = std::int32_t(row - begin);
     }
-    segments.on_device = starts.to(device, /*non_blocking=*/true);
-    flight.positions = positions.to(device, /*non_blocking=*/true);
+    segments.on_device = starts.to(device(), /*non_blocking=*/true);
+    flight.positions = positions.to(device(), /*non_blocking=*/true);
   }
 
   void mark_block() const {

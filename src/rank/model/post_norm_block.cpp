@@ -32,24 +32,11 @@ struct PostNormBlock::Places {
   FeedForward::Places feed_forward;
 };
 
-PostNormBlock::PostNormBlock(const config::ModelConfig& model, const Dims& dims, StoredUnit unit, std::optional<StoredUnit> adapters,
-                             const config::LoraConfig& lora, std::int64_t layer)
-    : dims_(dims), branches_(model, dims, unit, adapters, lora, layer) {}
-
 std::unique_ptr<LayerKept> PostNormBlock::make_kept() const { return std::make_unique<Kept>(); }
 
 PostNormBlock::Places PostNormBlock::places(LayerKept* kept, Workspace& work) const {
-  if (!work.kept) work.kept = make_kept();
-  auto& shared = static_cast<Kept&>(*work.kept);
-  auto& own = kept ? static_cast<Kept&>(*kept) : shared;
-  const bool all = recompute_ == Recompute::none;
-  auto& cheap = all ? own : shared;
-  auto& qkv = all || recompute_ == Recompute::norms ? own : shared;
-  auto& matmuls = recompute_ == Recompute::blocks ? shared : own;
-  return {.x = own.x,
-          .matmuls = matmuls,
-          .attention = {.qkv = qkv.attention, .qk = cheap.attention, .mixed = matmuls.attention},
-          .feed_forward = {.gate_up = matmuls.feed_forward, .swiglu = cheap.feed_forward, .out = own.feed_forward}};
+  const auto at = homes<Kept>(kept, work);
+  return {.x = at.own.x, .matmuls = at.matmuls, .attention = at.attention(), .feed_forward = at.feed_forward()};
 }
 
 void PostNormBlock::start(const ResidualStream& stream, const Places& at) const {
@@ -64,7 +51,7 @@ void PostNormBlock::start(const ResidualStream& stream, const Places& at) const 
 const at::Tensor& PostNormBlock::norm(const at::Tensor& made, std::size_t leaf, at::Tensor& rstd, Workspace& work) const {
   const at::Tensor& delta = fit(work.hidden, made.sizes(), made.options());
   fit(rstd, {made.size(0)}, made.options().dtype(at::kFloat));
-  kernels::rms_norm_forward(made, {}, branches_.unit.weight(leaf), dims_.norm_eps, {}, delta, rstd);
+  kernels::rms_norm_forward(made, {}, unit_.weight(leaf), dims_.norm_eps, {}, delta, rstd);
   return delta;
 }
 
@@ -78,29 +65,29 @@ void PostNormBlock::middle(const Places& at, Workspace& work) const {
 ResidualStream PostNormBlock::forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const {
   const auto at = places(kept, *flight.work);
   start(stream, at);
-  branches_.attention.forward(fit(at.matmuls.attended, at.x.sizes(), at.x.options()), at.x, flight, at.attention);
+  attention_.forward(fit(at.matmuls.attended, at.x.sizes(), at.x.options()), at.x, flight, at.attention);
   return finish(flight, at);
 }
 
 ResidualStream PostNormBlock::decode(const ResidualStream& stream, Flight& flight, DecodeState& state, const DecodeStep& step) const {
   const auto at = places(nullptr, *flight.work);
   start(stream, at);
-  branches_.attention.decode(fit(at.matmuls.attended, at.x.sizes(), at.x.options()), at.x, flight, at.attention, state, step);
+  attention_.decode(fit(at.matmuls.attended, at.x.sizes(), at.x.options()), at.x, flight, at.attention, state, step);
   return finish(flight, at);
 }
 
 ResidualStream PostNormBlock::finish(Flight& flight, const Places& at) const {
   Kept& m = at.matmuls;
   middle(at, *flight.work);
-  branches_.feed_forward.forward(fit(m.expanded, at.x.sizes(), at.x.options()), m.middle, flight, at.feed_forward);
+  feed_forward_.forward(fit(m.expanded, at.x.sizes(), at.x.options()), m.middle, flight, at.feed_forward);
   return {m.middle, norm(m.expanded, BlockLeaves::post_norm, m.rstd2, *flight.work)};
 }
 
 const at::Tensor& PostNormBlock::backward_norm(const at::Tensor& dstream, const at::Tensor& made, std::size_t leaf, const at::Tensor& rstd,
                                                Workspace& work) const {
   const at::Tensor& dmade = fit(work.norm, made.sizes(), made.options());
-  kernels::rms_norm_backward(dstream, made, branches_.unit.weight(leaf), rstd, dmade, kernels::Into::write, branches_.unit.gradient(leaf));
-  branches_.unit.complete(leaf);
+  kernels::rms_norm_backward(dstream, made, unit_.weight(leaf), rstd, dmade, kernels::Into::write, unit_.gradient(leaf));
+  unit_.complete(leaf);
   return dmade;
 }
 
@@ -109,20 +96,17 @@ void PostNormBlock::backward(const at::Tensor& dstream, Flight& flight, LayerKep
   const auto at = places(&kept, work);
   Kept& m = at.matmuls;
   if (recompute_ == Recompute::blocks) {  // forward again, the last matmul too: its norm has a backward
-    branches_.attention.forward(fit(m.attended, at.x.sizes(), at.x.options()), at.x, flight, at.attention);
+    attention_.forward(fit(m.attended, at.x.sizes(), at.x.options()), at.x, flight, at.attention);
     finish(flight, at);
   }
-  const bool lacks_cheap = recompute_ == Recompute::norms || recompute_ == Recompute::qkv;
   const at::Tensor& dexpanded = backward_norm(dstream, m.expanded, BlockLeaves::post_norm, m.rstd2, work);
-  branches_.feed_forward.backward_out(dexpanded, flight, at.feed_forward, lacks_cheap);
+  feed_forward_.backward_out(dexpanded, flight, at.feed_forward, lacks_cheap());
   const at::Tensor& dinput = fit(work.hidden, dstream.sizes(), dstream.options());
-  branches_.feed_forward.backward_in(dinput, m.middle, flight, at.feed_forward);
+  feed_forward_.backward_in(dinput, m.middle, flight, at.feed_forward);
   dstream.add_(dinput);
 
   const at::Tensor& dattended = backward_norm(dstream, m.attended, BlockLeaves::input_norm, m.rstd1, work);
-  using Again = AttentionPart::Again;
-  const Again again = recompute_ == Recompute::qkv ? Again::projection : recompute_ == Recompute::norms ? Again::rotation : Again::nothing;
-  branches_.attention.backward(dinput, dattended, at.x, flight, at.attention, again, at.feed_forward.gate_up.gate_up, further);
+  attention_.backward(dinput, dattended, at.x, flight, at.attention, attention_again(), at.feed_forward.gate_up.gate_up, further);
   if (further) dstream.add_(dinput);
 }
 

@@ -5,21 +5,14 @@
 
 namespace lockstep::model {
 
-class PostNormBlock final : public Layer {
+class PostNormBlock final : public Branches {
  public:
-  // adapters: the unit that holds them, or none.
-  PostNormBlock(const config::ModelConfig& model, const Dims& dims, StoredUnit unit, std::optional<StoredUnit> adapters,
-                const config::LoraConfig& lora, std::int64_t layer);
+  using Branches::Branches;
 
-  void set_recompute(Recompute policy) override { recompute_ = policy; }
   std::unique_ptr<LayerKept> make_kept() const override;
-  void open(const Pass& pass) const override { branches_.open(pass); }
-  void close(const Pass& pass) const override { branches_.close(pass); }
   ResidualStream forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const override;
   void backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const override;
-  std::unique_ptr<DecodeState> make_decode_state(std::int64_t batch) const override { return branches_.attention.make_decode_state(batch); }
   ResidualStream decode(const ResidualStream& stream, Flight& flight, DecodeState& state, const DecodeStep& step) const override;
-  void reset_magnitudes(ProjectionScratch& scratch) const override { branches_.reset_magnitudes(scratch); }
 
  private:
   struct Kept;
@@ -34,10 +27,6 @@ class PostNormBlock final : public Layer {
   // dstream -> the gradient of what the branch made, in work.norm.
   const at::Tensor& backward_norm(const at::Tensor& dstream, const at::Tensor& made, std::size_t leaf, const at::Tensor& rstd,
                                   Workspace& work) const;
-
-  const Dims& dims_;
-  const Branches branches_;
-  Recompute recompute_ = Recompute::none;
 };
 
 }  // namespace lockstep::model

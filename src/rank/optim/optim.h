@@ -63,7 +63,7 @@ class Optimizer {
   // Sums of squares of the gradients that this rank counts, as they stand: [trained units] f64 on the device, in the order
   // backward completes them, 0 for those that other ranks count: added up over the ranks, they are those of all.
   at::Tensor sum_of_squares() const;
-  std::int64_t trained_units() const;
+  std::int64_t trained_units() const { return trained_units_; }
   // The totals over all ranks, on the device, of any float type: squares of the summed gradient (any number of sums, added in their
   // order), valid tokens, loss.
   void finish_gradients(const at::Tensor& sum_of_squares, const at::Tensor& token_count, const at::Tensor& loss_sum);
@@ -113,12 +113,11 @@ class Optimizer {
   const Settings& settings() const { return settings_; }
 
  private:
-  // Trained units that backward completes before this one.
-  std::int64_t completed_before(std::size_t unit) const;
-
   const model::Store& store_;
   Settings settings_;
   at::Tensor control_, scale_;
+  std::int64_t trained_units_ = 0;
+  std::vector<std::int64_t> completed_before_;  // trained units that backward completes before each unit
 };
 
 // The method that settings.method names, over what this rank updates of the store, which must outlive it.

@@ -52,8 +52,13 @@ Settings settings_for(const config::RunConfig& config, double nominal_tokens) {
           .seed = trainer.seed};
 }
 
-Optimizer::Optimizer(const model::Store& store, const Settings& settings) : store_(store), settings_(settings) {
+Optimizer::Optimizer(const model::Store& store, const Settings& settings)
+    : store_(store), settings_(settings), completed_before_(store.units()) {
   base::check(!slices().empty(), "an optimizer has something to update");
+  for (std::size_t unit = store.units(); unit-- > 0;) {
+    completed_before_[unit] = trained_units_;
+    if (store.trained(unit)) ++trained_units_;
+  }
   restore_control(0, settings_.initial_loss_scale, 0, 0);
 }
 
@@ -62,20 +67,12 @@ at::Tensor Optimizer::sum_of_squares() const {
   std::vector<std::int64_t> places;
   for (const model::HeldSlice& slice : store_.counts()) {
     flats.push_back(slice.gradients);
-    places.push_back(completed_before(slice.unit));
+    places.push_back(completed_before_[slice.unit]);
   }
-  if (static_cast<std::int64_t>(flats.size()) == trained_units()) return kernels::sum_of_squares(flats);
-  const at::Tensor sums = at::zeros({trained_units()}, control_.options());
+  if (static_cast<std::int64_t>(flats.size()) == trained_units_) return kernels::sum_of_squares(flats);
+  const at::Tensor sums = at::zeros({trained_units_}, control_.options());
   if (flats.empty()) return sums;
   return sums.index_copy_(0, at::tensor(places, at::kLong).to(control_.device()), kernels::sum_of_squares(flats));
-}
-
-std::int64_t Optimizer::trained_units() const { return completed_before(0) + (store_.trained(0) ? 1 : 0); }
-
-std::int64_t Optimizer::completed_before(std::size_t unit) const {
-  std::int64_t count = 0;
-  for (std::size_t later = unit + 1; later < store_.units(); ++later) count += store_.trained(later) ? 1 : 0;
-  return count;
 }
 
 void Optimizer::finish_gradients(const at::Tensor& sum_of_squares, const at::Tensor& token_count, const at::Tensor& loss_sum) {

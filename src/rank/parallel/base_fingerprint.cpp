@@ -6,15 +6,15 @@
 #include "rank/model/weights/quantized.h"
 
 namespace lockstep::parallel {
-namespace {
 
-// Two sums over a tensor's bytes, the second so that swapped parts show.
-at::Tensor sums_of(const at::Tensor& tensor) {
+at::Tensor sums_of_bits(const at::Tensor& tensor) {
   const at::Tensor bytes = tensor.contiguous().view({-1}).view(at::kByte);
   const bool words = bytes.numel() % 4 == 0 && tensor.storage_offset() * tensor.element_size() % 4 == 0;
   const at::Tensor bits = words ? bytes.view(at::kInt) : bytes;
   return at::cat({bits.sum(at::kLong).view({1}), bits.slice(0, 0, bits.numel(), 3).sum(at::kLong).view({1})});
 }
+
+namespace {
 
 void add_quantized(std::vector<at::Tensor>& sums, const model::Unit& unit) {
   for (std::size_t leaf = 0; leaf < unit.spec().leaves.size(); ++leaf) {
@@ -23,7 +23,7 @@ void add_quantized(std::vector<at::Tensor>& sums, const model::Unit& unit) {
     for (std::size_t piece = 0; piece < unit.spec().leaves[leaf].pieces.size(); ++piece) {
       const kernels::QuantizedBlocks& blocks = matrix->piece(piece);
       for (const at::Tensor& part : {blocks.codes, blocks.scales, blocks.outer}) {
-        if (part.defined() && part.numel() > 0) sums.push_back(sums_of(part));
+        if (part.defined() && part.numel() > 0) sums.push_back(sums_of_bits(part));
       }
     }
   }
@@ -35,7 +35,7 @@ std::string base_fingerprint(const Replica& replica) {
   std::vector<at::Tensor> sums;
   for (const auto& unit : replica.units) {
     if (unit->trainable()) continue;
-    if (unit->weights().defined() && unit->weights().numel() > 0) sums.push_back(sums_of(unit->weights()));
+    if (unit->weights().defined() && unit->weights().numel() > 0) sums.push_back(sums_of_bits(unit->weights()));
     add_quantized(sums, *unit);
   }
   if (sums.empty()) return {};

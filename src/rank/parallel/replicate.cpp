@@ -6,16 +6,10 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "rank/model/weights/quantized.h"
+#include "rank/parallel/base_fingerprint.h"
 
 namespace lockstep::parallel {
 namespace {
-
-// Two sums over the bits of a tensor. A drift of the kind that happens (a missed or doubled update, another file) changes them.
-at::Tensor sums_of_bits(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.contiguous().view({-1});
-  const at::Tensor bits = flat.nbytes() % 4 == 0 ? flat.view(at::kInt) : flat.view(at::kByte);
-  return at::cat({bits.sum(at::kLong).view({1}), bits.slice(0, 0, bits.numel(), 3).sum(at::kLong).view({1})});
-}
 
 // [2] of everything a frozen unit holds: dense numbers, codes and their scales.
 at::Tensor frozen_fingerprint(const model::Unit& unit) {
@@ -109,12 +103,6 @@ std::vector<model::Unit*> Replica::trained_in_forward_order() const {
   return trained;
 }
 
-std::vector<model::Unit*> Replica::trained_in_backward_order() const {
-  std::vector<model::Unit*> order = trained_in_forward_order();
-  std::reverse(order.begin(), order.end());
-  return order;
-}
-
 std::int64_t Replica::parameters() const { return count_parameters(in_forward_order()); }
 
 std::int64_t Replica::trained_parameters() const { return count_parameters(trained_in_forward_order()); }
@@ -162,7 +150,8 @@ void hold_gradients(Replica& replica, at::ScalarType type) {
   if (replica.gradients.scalar_type() == type) return;
   const auto options = replica.gradients.options().dtype(type);
   const std::int64_t elements = replica.gradients.numel();
-  const std::vector<model::Unit*> units = replica.trained_in_backward_order();
+  std::vector<model::Unit*> units;  // in the order backward completes them
+  for (const model::HeldSlice& slice : replica.store->updates()) units.push_back(&replica.store->unit(slice.unit));
   // First what there is goes, so that memory need not hold both.
   replica.gradients = at::Tensor();
   for (model::Unit* unit : units) unit->place_gradients({});

@@ -23,7 +23,6 @@ struct Replica {
   std::vector<model::Unit*> in_forward_order() const;
   std::vector<model::Unit*> adapters_in_forward_order() const;
   std::vector<model::Unit*> trained_in_forward_order() const;
-  std::vector<model::Unit*> trained_in_backward_order() const;
   std::int64_t parameters() const;
   std::int64_t trained_parameters() const;
 };

@@ -1,8 +1,6 @@
 // Numbers the units and hands out what they hold.
 #include "rank/model/weights/whole_store.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 
 namespace lockstep::model {
@@ -19,13 +17,6 @@ WholeStore::WholeStore(std::vector<Unit*> units, std::vector<Unit*> adapters)
   look_again();
 }
 
-std::vector<std::size_t> WholeStore::trained_units() const {
-  std::vector<std::size_t> found;
-  for (std::size_t i = 0; i < units_.size(); ++i)
-    if (units_[i]->trainable()) found.push_back(i);
-  return found;
-}
-
 void WholeStore::assign(std::size_t unit, std::size_t leaf, const at::Tensor& values) {
   const Unit& held = *units_[unit];
   held.exact().narrow(0, held.offset(leaf), values.numel()).copy_(values.reshape({-1}));
@@ -34,11 +25,10 @@ void WholeStore::assign(std::size_t unit, std::size_t leaf, const at::Tensor& va
 
 void WholeStore::look_again() {
   all_.clear();
-  for (const std::size_t i : trained_units()) {
+  for (std::size_t i = units_.size(); i-- > 0;) {
     const Unit& unit = *units_[i];
-    all_.push_back({i, 0, unit.elements(), unit.exact(), unit.weights(), unit.gradients()});
+    if (unit.trainable()) all_.push_back({i, 0, unit.elements(), unit.exact(), unit.weights(), unit.gradients()});
   }
-  std::reverse(all_.begin(), all_.end());
 }
 
 }  // namespace lockstep::model

@@ -22,9 +22,6 @@ class WholeStore : public Store {
 
   Unit& unit(std::size_t unit) const { return *units_[unit]; }
   std::span<Unit* const> model_units() const { return std::span(units_).first(model_units_); }
-  std::span<Unit* const> adapter_units() const { return std::span(units_).subspan(model_units_); }
-  // Numbers of the trained ones, in forward order.
-  std::vector<std::size_t> trained_units() const;
 
   std::size_t units() const override { return units_.size(); }
   std::optional<std::size_t> adapters_of(std::size_t unit) const override { return adapters_of_[unit]; }
