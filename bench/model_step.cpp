@@ -13,6 +13,7 @@
 
 #include "rank/kernels/plugin.h"
 #include "rank/model/model.h"
+#include "rank/model/weights/whole_store.h"
 #include "rank/optim/optim.h"
 #include "support/reference/reference_decoder.h"
 
@@ -96,7 +97,8 @@ int main(int argc, char** argv) {
   const auto tokens = at::randint(0, config.vocab_size, {batch, time}, at::kLong).to(device);
   const auto targets = at::randint(0, config.vocab_size, {batch, time}, at::kLong).to(device);
   const double count = double(batch * time);
-  const auto optimizer = optim::make_optimizer(list, {.nominal_tokens = count});
+  const model::WholeStore store(list);
+  const auto optimizer = optim::make_optimizer(store, {.nominal_tokens = count});
   const auto token_count = at::full({}, count, at::kDouble).to(device);
 
   const double ours = median_seconds(steps, device, [&] { decoder.forward_backward(tokens, targets, optimizer->scale()); });

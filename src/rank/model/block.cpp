@@ -14,7 +14,7 @@ struct Block::Kept final : LayerKept {
   at::Tensor norm2, rstd2;  // [rows, hidden], [rows]
   FeedForwardKept feed_forward;
 
-  at::Tensor& input() override { return x; }
+  at::Tensor& input(std::size_t) override { return x; }
   void add_to(HeldMemory& memory) const override {
     for (const at::Tensor* one : {&x, &norm1, &rstd1, &middle, &norm2, &rstd2}) memory.add(*one);
     model::add_to(memory, attention);
@@ -46,20 +46,22 @@ Block::Places Block::places(LayerKept* kept, Workspace& work) const {
           .feed_forward = at.feed_forward()};
 }
 
-ResidualStream Block::forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const {
+void Block::forward(Border& border, Flight& flight, LayerKept* kept) const {
+  ResidualStream& stream = border.streams.front();
   const auto at = places(kept, *flight.work);
   start(stream, at);
   const at::Tensor& delta = branch_output(at, *flight.work);
   attention_.forward(delta, at.norm1, flight, at.attention);
-  return finish(delta, flight, at);
+  stream = finish(delta, flight, at);
 }
 
-ResidualStream Block::decode(const ResidualStream& stream, Flight& flight, DecodeState& state, const DecodeStep& step) const {
+void Block::decode(Border& border, Flight& flight, DecodeState& state, const DecodeStep& step) const {
+  ResidualStream& stream = border.streams.front();
   const auto at = places(nullptr, *flight.work);
   start(stream, at);
   const at::Tensor& delta = branch_output(at, *flight.work);
   attention_.decode(delta, at.norm1, flight, at.attention, state, step);
-  return finish(delta, flight, at);
+  stream = finish(delta, flight, at);
 }
 
 // The stream at the block's start, and its norm.
@@ -107,7 +109,8 @@ void Block::backward_norm(const at::Tensor& dnorm, const at::Tensor& x, std::siz
   unit_.complete(leaf);
 }
 
-void Block::backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const {
+void Block::backward(BorderGradient& gradient, Flight& flight, LayerKept& kept, bool further) const {
+  const at::Tensor& dstream = gradient.streams.front();
   Workspace& work = *flight.work;
   const auto at = places(&kept, work);
   if (recompute_ == Recompute::blocks) {  // forward again, up to the last matmul, which no gradient needs

@@ -1,4 +1,4 @@
-// The decoder: embedding, layers, head, and the loop over them in both directions.
+// The ends of a text model, embedding and head, around the layers; what a batch of text tells them; and decoding.
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "rank/kernels/fp8.h"
-#include "rank/kernels/progress.h"
 #include "rank/model/block.h"
 #include "rank/model/head.h"
 #include "rank/model/model.h"
@@ -37,61 +36,55 @@ ResidualStream last_rows(const ResidualStream& stream, std::int64_t time, std::s
 
 struct Decoder::Parts {
   Dims dims;
+  LayerRange range;
   layout::LargestMatrix largest;
   std::int64_t window;
-  StoredUnit embedding;  // the one that is trained whole, where there is one beside the frozen one
-  std::vector<std::unique_ptr<Layer>> layers;
-  Head head;
-  Workspace work;       // of training and evaluation in turn: buffers are made anew where their shapes differ
-  Workspace text_work;  // of decode(), whose shapes always differ
-  std::vector<Flight> flights;
-  std::vector<std::pair<std::string, std::string>> range_names;  // "block 3 forward", "block 3 backward"
-  at::Tensor dstream;                                            // [rows, hidden]
+  std::optional<StoredUnit> embedding;  // the one that is trained whole, where there is one beside the frozen one
+  std::optional<Head> head;
+  at::TensorOptions options;  // of weights as layers read them
+  Workspace work;             // of training and evaluation in turn: buffers are made anew where their shapes differ
+  Workspace text_work;        // of decode(), whose shapes always differ
   const at::Tensor frequencies;
   // Grows with the longest sequence seen: a model's own limit may be far beyond. Shorter ones stay, because a recorded step reads them.
   std::vector<kernels::RotaryTable> rotary;
-  std::shared_ptr<kernels::Progress> progress;  // null: nobody looks
-  std::vector<std::size_t> offloaded;           // layers whose inputs wait in host memory, in order
-  bool without_plan = false;                    // of packed attention, see Segments
+  bool without_plan = false;  // of packed attention, see Segments
 
-  Parts(const config::ModelConfig& config, const config::LoraConfig& lora, Store& store)
+  Parts(const config::ModelConfig& config, Store& store, LayerRange of_layers)
       : dims(config),
+        range(of_layers),
         largest(layout::largest_matrix(config)),
         window(config.sliding_window),
-        embedding(adapters_of(store, 0).value_or(StoredUnit(store, 0))),
-        head(make_head(store)),
+        options(store.options(std::size_t(range.begin) + 1)),
         frequencies(inverse_frequencies(dims.head_dim, dims.rope_theta, config.rope_scaling)) {
-    for (std::int64_t i = 0; i < dims.layers; ++i) {
-      const auto unit = std::size_t(i) + 1;
-      if (dims.norms_behind)
-        layers.push_back(std::make_unique<PostNormBlock>(config, dims, StoredUnit(store, unit), adapters_of(store, unit), lora, i));
-      else
-        layers.push_back(std::make_unique<Block>(config, dims, StoredUnit(store, unit), adapters_of(store, unit), lora, i));
-      range_names.emplace_back(fmt::format("block {} forward", i), fmt::format("block {} backward", i));
-    }
-    set_flights(1);
+    base::check(0 <= range.begin && range.begin < range.end && range.end <= dims.layers, "a stage has layers of its model");
+    if (range.begin == 0) embedding = adapters_of(store, 0).value_or(StoredUnit(store, 0));
+    if (range.end == dims.layers) make_head(store);
   }
 
-  Head make_head(Store& store) const {
+  void make_head(Store& store) {
     const auto last = std::size_t(dims.layers) + 1;
     const std::optional<StoredUnit> whole = adapters_of(store, last);
     const bool shared = dims.tied && !whole && !adapters_of(store, 0);
-    return Head(dims, StoredUnit(store, last), whole ? whole : dims.tied ? std::optional(StoredUnit(store, 0)) : std::nullopt, shared);
+    head.emplace(dims, StoredUnit(store, last), whole ? whole : dims.tied ? std::optional(StoredUnit(store, 0)) : std::nullopt, shared);
   }
 
-  at::Device device() const { return embedding.options().device(); }
-
-  void set_flights(std::size_t count) {
-    flights.resize(count);
-    forget_activations();
-  }
-
-  void forget_activations() {
-    for (Flight& flight : flights) {
-      flight = {};
-      for (const auto& layer : layers) flight.layers.push_back(layer->make_kept());
-      if (!offloaded.empty()) flight.offload.emplace(device());
+  std::vector<std::unique_ptr<Layer>> make_layers(const config::ModelConfig& config, const config::LoraConfig& lora, Store& store) const {
+    std::vector<std::unique_ptr<Layer>> layers;
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const StoredUnit unit(store, std::size_t(i) + 1);
+      if (dims.norms_behind)
+        layers.push_back(std::make_unique<PostNormBlock>(config, dims, unit, adapters_of(store, unit.index()), lora, i));
+      else
+        layers.push_back(std::make_unique<Block>(config, dims, unit, adapters_of(store, unit.index()), lora, i));
     }
+    return layers;
+  }
+
+  at::Device device() const { return options.device(); }
+
+  Head& end() {
+    base::check(embedding && head, "a part of a model has no say in what comes out of it");
+    return *head;
   }
 
   const kernels::RotaryTable& rotary_for(std::int64_t time) {
@@ -114,6 +107,7 @@ struct Decoder::Parts {
     flight.segments = {};
     if (input.starts.defined()) pack(input.starts, flight);
     flight.dropout = input.keys.defined() ? Dropout{input.keys, flight.time} : Dropout{};
+    if (embedding) embed(flight, {Pass::Direction::forward, micro});
   }
 
   void pack(const at::Tensor& starts, Flight& flight) {
@@ -134,30 +128,13 @@ struct Decoder::Parts {
     flight.positions = positions.to(device(), /*non_blocking=*/true);
   }
 
-  void mark_block() const {
-    if (progress) progress->mark();
-  }
-
-  at::Tensor embed(const at::Tensor& tokens, at::Tensor& out, const Pass& pass) {
-    embedding.open(pass);
-    fit(out, {tokens.numel(), dims.hidden}, embedding.options());
-    kernels::embedding_forward(tokens, embedding.weight(kEmbeddingWeight), out);
-    embedding.close(pass);
-    return out;
-  }
-
-  ResidualStream evaluate(const Input& input) {
-    Flight flight;
-    begin(flight, input, {});
-    flight.dropout = {};
-    const Pass pass{Pass::Direction::forward};
-    ResidualStream stream{embed(input.tokens, flight.embedded, pass), {}};
-    for (const auto& layer : layers) {
-      layer->open(pass);
-      stream = layer->forward(stream, flight, nullptr);
-      layer->close(pass);
-    }
-    return stream;
+  // tokens -> the first border.
+  void embed(Flight& flight, const Pass& pass) const {
+    embedding->open(pass);
+    fit(flight.embedded, {flight.tokens.numel(), dims.hidden}, embedding->options());
+    kernels::embedding_forward(flight.tokens, embedding->weight(kEmbeddingWeight), flight.embedded);
+    embedding->close(pass);
+    flight.border.streams.assign(1, {flight.embedded, {}});
   }
 
   // Lets go of what belongs to others; a flight's own buffers stay for the next.
@@ -165,82 +142,73 @@ struct Decoder::Parts {
     flight.tokens = flight.targets = flight.positions = at::Tensor();
     flight.segments = {};
     flight.dropout = {};
-    flight.end = {};
-  }
-
-  // The last layer's output lies in buffers that all flights share.
-  void park(Flight& flight) const {
-    if (flights.size() == 1) return;
-    for (const auto part : {&ResidualStream::residual, &ResidualStream::delta}) {
-      if (!(flight.end.*part).defined()) continue;
-      fit(flight.parked.*part, (flight.end.*part).sizes(), (flight.end.*part).options()).copy_(flight.end.*part);
-      flight.end.*part = flight.parked.*part;
-    }
+    flight.border.streams.clear();
   }
 };
 
-Decoder::Decoder(const config::ModelConfig& config, const config::LoraConfig& lora, Store& store) {
-  parts_ = std::make_unique<Parts>(config, lora, store);
+Decoder::Decoder(std::unique_ptr<Parts> parts, const config::ModelConfig& config, const config::LoraConfig& lora, Store& store)
+    : Stage(parts->make_layers(config, lora, store), parts->device(), parts->range.begin), parts_(std::move(parts)) {}
+
+Decoder::Decoder(const config::ModelConfig& config, const config::LoraConfig& lora, Store& store, LayerRange range)
+    : Decoder(std::make_unique<Parts>(config, store, range), config, lora, store) {}
+
+Decoder::Decoder(const config::ModelConfig& config, const config::LoraConfig& lora, Store& store)
+    : Decoder(config, lora, store, LayerRange{0, Dims(config).layers}) {}
+
+Decoder::Decoder(const config::ModelConfig& config, const config::LoraConfig& lora, std::unique_ptr<Store> own)
+    : Decoder(config, lora, *own) {
+  own_store_ = std::move(own);
 }
 
 Decoder::Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, Recompute recompute)
     : Decoder(config, units, config::LoraConfig{}, {}) {
-  set_recompute(std::vector<Recompute>(parts_->layers.size(), recompute));
+  set_recompute(std::vector<Recompute>(layers().size(), recompute));
 }
 
 Decoder::Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora,
                  std::vector<Unit*> adapters)
-    : own_store_(std::make_unique<WholeStore>(units, std::move(adapters))) {
-  base::check(std::int64_t(units.size()) == Dims(config).layers + 2, "a decoder has an embedding, its blocks and a head");
-  parts_ = std::make_unique<Parts>(config, lora, *own_store_);
+    : Decoder(config, lora, std::make_unique<WholeStore>(units, std::move(adapters))) {
+  base::check(std::int64_t(units.size()) == parts_->dims.layers + 2, "a decoder has an embedding, its blocks and a head");
 }
 
 Decoder::~Decoder() = default;
 
-void Decoder::set_flights(std::size_t count) {
-  base::check(count >= 1, "there is a flight at least");
-  parts_->set_flights(count);
+Decoder& Decoder::of(Stage& stage) {
+  auto* decoder = dynamic_cast<Decoder*>(&stage);
+  base::check(decoder != nullptr, "a task of text trains a decoder");
+  return *decoder;
 }
 
 void Decoder::set_recompute(const std::vector<Recompute>& policies, bool offload) {
-  auto& p = *parts_;
-  base::check(policies.size() == p.layers.size(), "one policy per layer");
-  p.offloaded.clear();
-  for (std::size_t i = 0; i < policies.size(); ++i) {
-    p.layers[i]->set_recompute(policies[i]);
-    // The first layer's input is the embedding's output.
-    if (offload && policies[i] == Recompute::blocks && i > 0 && !p.device().is_cpu()) p.offloaded.push_back(i);
-  }
-  p.forget_activations();
-  p.head.set_lean(std::find(policies.begin(), policies.end(), Recompute::none) == policies.end());
+  Stage::set_recompute(policies, offload);
+  if (parts_->head) parts_->head->set_lean(std::find(policies.begin(), policies.end(), Recompute::none) == policies.end());
 }
 
 void Decoder::release_buffers() {
   auto& p = *parts_;
   const kernels::Fp8Table* fp8 = p.work.projection.fp8 ? &p.work.projection.fp8->table() : nullptr;
   const HeadWork counted{.additions = p.work.head.additions, .logits_bytes = p.work.head.logits_bytes};
-  p.forget_activations();
+  Stage::release_buffers();
   p.text_work = {};
   p.work = {.head = counted};
   if (fp8) use_fp8(*fp8);
-  p.dstream = at::Tensor();
 }
 
-void Decoder::use_fp8() { use_fp8(kernels::fp8_table(parts_->device())); }
+void Decoder::use_fp8() { use_fp8(kernels::fp8_table(device())); }
 
 void Decoder::use_fp8(const kernels::Fp8Table& table) {
-  base::check(parts_->embedding.options().dtype() == at::kBFloat16, "8-bit products are for bf16 models");
-  parts_->work.projection.fp8.emplace(parts_->device(), table);
+  base::check(parts_->options.dtype() == at::kBFloat16, "8-bit products are for bf16 models");
+  parts_->work.projection.fp8.emplace(device(), table);
 }
 
-std::int64_t Decoder::head_additions() const { return parts_->work.head.additions; }
-void Decoder::set_most_head_chunks(std::int64_t most) { parts_->head.set_most_chunks(most); }
-std::optional<std::size_t> Decoder::head_owner() const {
-  const StoredUnit& owner = parts_->head.owner();
-  return owner.trained() ? std::optional(owner.index()) : std::nullopt;
+std::optional<std::size_t> Decoder::often_added() const {
+  if (!parts_->head || !parts_->head->owner().trained()) return std::nullopt;
+  return parts_->head->owner().index();
 }
-
-void Decoder::mark_blocks(std::shared_ptr<kernels::Progress> progress) { parts_->progress = std::move(progress); }
+std::int64_t Decoder::additions() const { return parts_->work.head.additions; }
+void Decoder::set_most_chunks(std::int64_t most) {
+  if (parts_->head) parts_->head->set_most_chunks(most);
+}
 
 at::Tensor Decoder::forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale) {
   return forward_backward({.tokens = tokens, .targets = targets}, scale);
@@ -253,62 +221,46 @@ at::Tensor Decoder::forward_backward(const Input& input, const at::Tensor& scale
 
 void Decoder::forward(const Input& input, const Micro& micro, std::size_t which) {
   const c10::NoGradGuard no_graph;
-  auto& p = *parts_;
-  Flight& flight = p.flights.at(which);
-  p.begin(flight, input, micro);
-  const Pass pass{Pass::Direction::forward, micro};
-  ResidualStream stream{p.embed(input.tokens, flight.embedded, pass), {}};
-  flight.offloaded = 0;
-  for (std::size_t i = 0; i < p.layers.size(); ++i) {
-    LayerKept& kept = *flight.layers[i];
-    std::size_t& away = flight.offloaded;
-    const bool leaves = away < p.offloaded.size() && p.offloaded[away] == i;
-    if (leaves) kept.input() = flight.offload->take(away);
-    const TraceRange range(p.range_names[i].first);
-    p.layers[i]->open(pass);
-    stream = p.layers[i]->forward(stream, flight, &kept);
-    p.layers[i]->close(pass);
-    p.mark_block();
-    if (!leaves) continue;
-    flight.offload->store(away, kept.input(), p.offloaded.size());
-    ++away;
-  }
-  flight.end = stream;
-  p.park(flight);
+  Flight& flight = this->flight(which);
+  parts_->begin(flight, input, micro);
+  walk_forward(flight);
+  if (parts_->head)
+    park(flight);
+  else
+    send(flight);
 }
 
 at::Tensor Decoder::backward(const at::Tensor& scale, std::size_t which) {
   const c10::NoGradGuard no_graph;
   auto& p = *parts_;
-  Flight& flight = p.flights.at(which);
+  Flight& flight = this->flight(which);
   const Pass pass{Pass::Direction::backward, flight.micro};
-  const at::Tensor& dstream = fit(p.dstream, flight.end.residual.sizes(), flight.end.residual.options());
-  const auto loss = [&] {
+  at::Tensor loss;
+  if (p.head) {
     const TraceRange range("head and loss");
-    p.head.open(pass);
-    const at::Tensor sum = p.head.loss_backward(flight.end, flight.targets.reshape({-1}), scale, dstream, p.work);
-    p.head.close(pass);
-    return sum;
-  }();
-  for (std::size_t i = p.layers.size(); i-- > 0;) {
-    const TraceRange range(p.range_names[i].second);
-    LayerKept& kept = *flight.layers[i];
-    std::size_t& away = flight.offloaded;
-    if (away > 0 && p.offloaded[away - 1] == i) kept.input() = flight.offload->fetch(--away);
-    p.layers[i]->open(pass);
-    p.layers[i]->backward(dstream, flight, kept, /*further=*/i > 0 || p.embedding.trained());
-    p.layers[i]->close(pass);
-    p.mark_block();
+    const ResidualStream& stream = flight.border.streams.front();
+    gradient().streams.resize(1);
+    const at::Tensor& dstream = fit(gradient().streams.front(), stream.residual.sizes(), stream.residual.options());
+    p.head->open(pass);
+    loss = p.head->loss_backward(stream, flight.targets.reshape({-1}), scale, dstream, p.work);
+    p.head->close(pass);
   }
-  if (p.embedding.trained()) {
+  walk_backward(flight, /*further=*/!p.embedding || p.embedding->trained());
+  if (p.embedding && p.embedding->trained()) {
     const TraceRange range("embedding backward");
-    p.embedding.open(pass);
-    kernels::embedding_backward(flight.tokens, dstream, p.embedding.gradient(kEmbeddingWeight));
-    p.embedding.complete(kEmbeddingWeight);
-    p.embedding.close(pass);
+    p.embedding->open(pass);
+    kernels::embedding_backward(flight.tokens, gradient().streams.front(), p.embedding->gradient(kEmbeddingWeight));
+    p.embedding->complete(kEmbeddingWeight);
+    p.embedding->close(pass);
   }
   p.land(flight);
   return loss;
+}
+
+void Decoder::evaluate(Flight& flight, const Input& input) {
+  parts_->begin(flight, input, {});
+  flight.dropout = {};
+  look_through(flight);
 }
 
 at::Tensor Decoder::loss_sum(const at::Tensor& tokens, const at::Tensor& targets) {
@@ -320,58 +272,61 @@ at::Tensor Decoder::loss_sum(const Input& input) { return score(input).loss; }
 Score Decoder::score(const Input& input) {
   const c10::NoGradGuard no_graph;
   auto& p = *parts_;
-  const ResidualStream stream = p.evaluate(input);
-  p.head.open({});
-  const Score score = p.head.score(stream, input.targets.reshape({-1}), p.work);
-  p.head.close({});
+  Head& head = p.end();
+  Flight flight;
+  evaluate(flight, input);
+  head.open({});
+  const Score score = head.score(flight.border.streams.front(), input.targets.reshape({-1}), p.work);
+  head.close({});
   return score;
 }
 
 at::Tensor Decoder::logits(const at::Tensor& tokens) {
   const c10::NoGradGuard no_graph;
   auto& p = *parts_;
-  const ResidualStream stream = p.evaluate({.tokens = tokens, .targets = {}});
-  p.head.open({});
-  const at::Tensor logits = p.head.logits(stream, p.text_work);
-  p.head.close({});
+  Head& head = p.end();
+  Flight flight;
+  evaluate(flight, {.tokens = tokens, .targets = {}});
+  head.open({});
+  const at::Tensor logits = head.logits(flight.border.streams.front(), p.text_work);
+  head.close({});
   return logits.view({tokens.size(0), tokens.size(1), p.dims.vocab});
 }
 
 DecodeCache Decoder::make_cache(std::int64_t batch) const {
-  std::vector<std::unique_ptr<DecodeState>> layers;
-  for (const auto& layer : parts_->layers) layers.push_back(layer->make_decode_state(batch));
-  return DecodeCache(parts_->dims, parts_->window, batch, parts_->device(), std::move(layers));
+  std::vector<std::unique_ptr<DecodeState>> states;
+  for (const auto& layer : layers()) states.push_back(layer->make_decode_state(batch));
+  return DecodeCache(parts_->dims, parts_->window, batch, device(), std::move(states));
 }
 
 at::Tensor Decoder::decode(const at::Tensor& tokens, DecodeCache& cache, std::span<const std::int64_t> counts) {
   const c10::NoGradGuard no_graph;
   auto& p = *parts_;
+  Head& head = p.end();
   const Pass pass{Pass::Direction::forward};
   const DecodeStep step = cache.begin(tokens.size(1));
-  Flight flight{.time = step.time, .positions = step.positions, .rotary = p.rotary_for(step.span), .work = &p.text_work};
-  ResidualStream stream{p.embed(tokens, flight.embedded, pass), {}};
-  for (std::size_t i = 0; i < p.layers.size(); ++i) {
-    p.layers[i]->open(pass);
-    stream = p.layers[i]->decode(stream, flight, cache.layer(i), step);
-    p.layers[i]->close(pass);
+  Flight flight{.tokens = tokens, .time = step.time, .positions = step.positions, .rotary = p.rotary_for(step.span), .work = &p.text_work};
+  p.embed(flight, pass);
+  for (std::size_t i = 0; i < layers().size(); ++i) {
+    layers()[i]->open(pass);
+    layers()[i]->decode(flight.border, flight, cache.layer(i), step);
+    layers()[i]->close(pass);
   }
   cache.finish(step, counts);
-  p.head.open(pass);
-  const at::Tensor logits = p.head.logits(step.time == 1 ? stream : last_rows(stream, step.time, counts), p.text_work);
-  p.head.close(pass);
+  const ResidualStream& stream = flight.border.streams.front();
+  head.open(pass);
+  const at::Tensor logits = head.logits(step.time == 1 ? stream : last_rows(stream, step.time, counts), p.text_work);
+  head.close(pass);
   return logits;
 }
 
-Decoder::Held Decoder::held() const {
+Stage::Held Decoder::held() const {
   const auto& p = *parts_;
   HeldMemory memory;
-  for (const Flight& flight : p.flights) {
-    for (const auto& kept : flight.layers) kept->add_to(memory);
-    for (const at::Tensor* one : {&flight.embedded, &flight.parked.residual, &flight.parked.delta}) memory.add(*one);
-  }
+  add_to(memory);
   if (p.work.kept) p.work.kept->add_to(memory);
-  for (const at::Tensor* one : {&p.work.norm, &p.work.hidden, &p.work.dmixed, &p.work.dqkv, &p.dstream, &p.work.head.rstd,
-                                &p.work.head.losses, &p.work.head.correct})
+  for (const at::Tensor* one :
+       {&p.work.norm, &p.work.hidden, &p.work.dmixed, &p.work.dqkv, &p.work.head.rstd, &p.work.head.losses, &p.work.head.correct})
     memory.add(*one);
   for (const kernels::RotaryTable& table : p.rotary) {
     memory.add(table.cosine);
@@ -384,7 +339,7 @@ Decoder::Held Decoder::held() const {
 
 void Decoder::reset_magnitudes() {
   const c10::NoGradGuard no_graph;
-  for (const auto& layer : parts_->layers) {
+  for (const auto& layer : layers()) {
     layer->open({});
     layer->reset_magnitudes(parts_->work.projection);
     layer->close({});

@@ -5,12 +5,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "rank/kernels/kernels.h"
 #include "rank/model/projection/adapter.h"
 #include "rank/model/parts/attention.h"
+#include "rank/model/border.h"
 #include "rank/model/buffers.h"
 #include "rank/model/offload.h"
 #include "rank/model/weights/store.h"
@@ -19,18 +19,12 @@ namespace lockstep::model {
 
 struct Workspace;
 
-// The residual stream between layers: x = residual + delta. The sum is made by the next norm, which reads both anyway.
-struct ResidualStream {
-  at::Tensor residual;  // [rows, hidden]
-  at::Tensor delta;     // [rows, hidden], undefined after the embedding
-};
-
 // What a layer keeps of one micro-batch.
 class LayerKept {
  public:
   virtual ~LayerKept() = default;
-  // The stream at the layer's start, which may wait in host memory meanwhile.
-  virtual at::Tensor& input() = 0;
+  // A stream at the layer's start, which may wait in host memory meanwhile.
+  virtual at::Tensor& input(std::size_t stream) = 0;
   virtual void add_to(HeldMemory& memory) const = 0;
 };
 
@@ -44,12 +38,12 @@ struct Flight {
   kernels::RotaryTable rotary = {};
   Workspace* work = nullptr;  // buffers that all flights share, because one layer at a time needs them
 
+  Border border = {};                                   // before forward what comes in, then what goes out
   at::Tensor embedded = {};                             // [rows, hidden]
-  std::vector<std::unique_ptr<LayerKept>> layers = {};  // by layer
-  ResidualStream end = {};                              // behind the last layer
-  ResidualStream parked = {};                           // where that waits while another flight uses the shared buffers
-  std::optional<Offload> offload = {};                  // of layers' inputs
-  std::size_t offloaded = 0;                            // inputs that are away
+  std::vector<std::unique_ptr<LayerKept>> layers = {};  // by layer of the stage
+  std::vector<ResidualStream> parked = {};              // where what goes out waits while others use the buffers that it was made in
+  std::vector<Offload> offload = {};                    // of layers' inputs, by stream
+  std::size_t offloaded = 0;                            // layers whose inputs are away
 };
 
 }  // namespace lockstep::model

@@ -1,4 +1,4 @@
-// A layer of a model: forward, backward and decode over the residual stream. What it keeps of a micro-batch is the flight's.
+// A layer of a model: forward, backward and decode over a border. What it keeps of a micro-batch is the flight's.
 #pragma once
 
 #include "rank/model/flight.h"
@@ -17,13 +17,13 @@ class Layer {
   virtual void open(const Pass& pass) const = 0;
   virtual void close(const Pass& pass) const = 0;
 
-  // Without `kept` nothing is kept (evaluation).
-  virtual ResidualStream forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const = 0;
-  // dstream: [rows, hidden] gradient of the stream behind the layer; on return, of the stream before it, where `further` asks for it.
-  virtual void backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const = 0;
+  // border: what comes in; on return, what goes out. Without `kept` nothing is kept (evaluation).
+  virtual void forward(Border& border, Flight& flight, LayerKept* kept) const = 0;
+  // gradient: of what went out; on return, of what came in, where `further` asks for it.
+  virtual void backward(BorderGradient& gradient, Flight& flight, LayerKept& kept, bool further) const = 0;
   // Forward for new tokens of sequences, with what the layer itself keeps of their earlier ones; nothing is kept for a backward.
   virtual std::unique_ptr<DecodeState> make_decode_state(std::int64_t batch) const = 0;
-  virtual ResidualStream decode(const ResidualStream& stream, Flight& flight, DecodeState& state, const DecodeStep& step) const = 0;
+  virtual void decode(Border& border, Flight& flight, DecodeState& state, const DecodeStep& step) const = 0;
 
   // DoRA: magnitudes that leave the loaded weights as they are.
   virtual void reset_magnitudes(ProjectionScratch& scratch) const = 0;

@@ -3,20 +3,19 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "config/run_config.h"
+#include "rank/model/stage.h"
 #include "rank/model/weights/store.h"
 #include "rank/model/weights/unit.h"
 
 namespace lockstep::kernels {
-class Progress;
 struct Fp8Table;
-}  // namespace lockstep::kernels
+}
 
 namespace lockstep::model {
 
@@ -41,42 +40,45 @@ struct Score {
   at::Tensor correct;  // targets that were the likeliest token
 };
 
-// Forward and backward are explicit: no autograd graph is built. One thread, the device's current stream.
-class Decoder {
+// Layers [begin, end) of a model.
+struct LayerRange {
+  std::int64_t begin, end;
+};
+
+// The stage of a text model: all of it, or a run of its layers with the end that it reaches to. See Stage for what is not told here.
+class Decoder final : public Stage {
  public:
   // The store has the units of decoder_units(), and of adapter_units() where lora asks for them; it must outlive the decoder.
   Decoder(const config::ModelConfig& config, const config::LoraConfig& lora, Store& store);
+  // With the embedding where the range begins at 0, and the head where it ends with the last layer.
+  Decoder(const config::ModelConfig& config, const config::LoraConfig& lora, Store& store, LayerRange range);
   // Over units that lie whole in memory. adapters: as adapter_units() lays them out, null where there is none.
   Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, Recompute recompute = Recompute::none);
   Decoder(const config::ModelConfig& config, const std::vector<Unit*>& units, const config::LoraConfig& lora, std::vector<Unit*> adapters);
-  ~Decoder();
+  ~Decoder() override;
+  // The decoder that a stage is, where the task is one of text.
+  static Decoder& of(Stage& stage);
 
-  // Adds the gradient of scale * (summed loss) to the units' gradients, tells the store of each leaf that is complete
-  // and returns the summed loss: f32 scalar on the device. scale: f32 scalar on the device.
+  // Every stage of a model is given the whole input: positions, records and targets are read where they are needed.
+  void forward(const Input& input, const Micro& micro = {}, std::size_t flight = 0);
+  at::Tensor backward(const at::Tensor& scale, std::size_t flight = 0) override;
+  // The one after the other.
   at::Tensor forward_backward(const Input& input, const at::Tensor& scale, const Micro& micro = {});
   at::Tensor forward_backward(const at::Tensor& tokens, const at::Tensor& targets, const at::Tensor& scale);
-  // The same in two halves, between which other micro-batches may go their way: so many at once, one at first. What a flight left behind
-  // is gone when it goes forward again, and with release_buffers(). All that is summed is added in backward.
-  void set_flights(std::size_t count);
-  void forward(const Input& input, const Micro& micro = {}, std::size_t flight = 0);
-  at::Tensor backward(const at::Tensor& scale, std::size_t flight = 0);
-  // From the next step on: one policy a block. offload: the inputs of blocks that are recomputed wait in host memory.
-  void set_recompute(const std::vector<Recompute>& policies, bool offload = false);
-  // Gives activations back; the next step makes them anew.
-  void release_buffers();
-  // From the next step on, blocks multiply in 8 bits. bf16 weights, on a device where kernels::has_fp8; or anywhere by the kernels of a
-  // table, which must outlive the decoder.
-  void use_fp8();
-  void use_fp8(const kernels::Fp8Table& table);
-  // Most parameters' gradients are added to once a micro-step. The output matrix's is, once a chunk of logits: how often in the last
-  // micro-step, and in at most how many chunks from the next one on. The unit that it belongs to, where it is trained.
-  std::int64_t head_additions() const;
-  void set_most_head_chunks(std::int64_t most);
-  std::optional<std::size_t> head_owner() const;
-  // From the next step on, after every block in both directions, once its kernels are launched, progress is marked; null: nowhere.
-  void mark_blocks(std::shared_ptr<kernels::Progress> progress);
 
-  // Without gradients.
+  void set_recompute(const std::vector<Recompute>& policies, bool offload = false) override;
+  void release_buffers() override;
+  // bf16 weights.
+  void use_fp8() override;
+  // By the kernels of a table, which must outlive the decoder, on any device.
+  void use_fp8(const kernels::Fp8Table& table);
+  void reset_magnitudes() override;
+  std::optional<std::size_t> often_added() const override;
+  std::int64_t additions() const override;
+  void set_most_chunks(std::int64_t most) override;
+  Held held() const override;
+
+  // Without gradients; of a whole model, as is all that follows.
   Score score(const Input& input);
   at::Tensor loss_sum(const Input& input);
   at::Tensor loss_sum(const at::Tensor& tokens, const at::Tensor& targets);
@@ -89,19 +91,12 @@ class Decoder {
   // shorter rows are filled up at their end. Returns the logits behind the last real one: [batch, vocab].
   at::Tensor decode(const at::Tensor& tokens, DecodeCache& cache, std::span<const std::int64_t> counts = {});
 
-  // What steps have left behind, in bytes.
-  struct Held {
-    std::int64_t activations;  // of blocks, what they share, the head's rows and the rotary tables
-    std::int64_t dense_copy;   // of a quantized matrix
-    std::int64_t logits;       // of the last chunk, which is gone again
-  };
-  Held held() const;
-
-  // DoRA: magnitudes that leave the loaded weights as they are. Once, when base weights and adapters are in place.
-  void reset_magnitudes();
-
  private:
   struct Parts;
+  Decoder(std::unique_ptr<Parts> parts, const config::ModelConfig& config, const config::LoraConfig& lora, Store& store);
+  Decoder(const config::ModelConfig& config, const config::LoraConfig& lora, std::unique_ptr<Store> own);
+  void evaluate(Flight& flight, const Input& input);
+
   std::unique_ptr<Store> own_store_;  // only where units were given
   std::unique_ptr<Parts> parts_;
 };

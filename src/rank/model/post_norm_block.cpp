@@ -16,7 +16,7 @@ struct PostNormBlock::Kept final : LayerKept {
   FeedForwardKept feed_forward;
   at::Tensor expanded, rstd2;  // [rows, hidden], [rows] what the feed-forward made, and its norm's scale
 
-  at::Tensor& input() override { return x; }
+  at::Tensor& input(std::size_t) override { return x; }
   void add_to(HeldMemory& memory) const override {
     for (const at::Tensor* one : {&x, &attended, &rstd1, &middle, &expanded, &rstd2}) memory.add(*one);
     model::add_to(memory, attention);
@@ -62,18 +62,20 @@ void PostNormBlock::middle(const Places& at, Workspace& work) const {
   at::add_out(m.middle, at.x, norm(m.attended, BlockLeaves::input_norm, m.rstd1, work));
 }
 
-ResidualStream PostNormBlock::forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const {
+void PostNormBlock::forward(Border& border, Flight& flight, LayerKept* kept) const {
+  ResidualStream& stream = border.streams.front();
   const auto at = places(kept, *flight.work);
   start(stream, at);
   attention_.forward(fit(at.matmuls.attended, at.x.sizes(), at.x.options()), at.x, flight, at.attention);
-  return finish(flight, at);
+  stream = finish(flight, at);
 }
 
-ResidualStream PostNormBlock::decode(const ResidualStream& stream, Flight& flight, DecodeState& state, const DecodeStep& step) const {
+void PostNormBlock::decode(Border& border, Flight& flight, DecodeState& state, const DecodeStep& step) const {
+  ResidualStream& stream = border.streams.front();
   const auto at = places(nullptr, *flight.work);
   start(stream, at);
   attention_.decode(fit(at.matmuls.attended, at.x.sizes(), at.x.options()), at.x, flight, at.attention, state, step);
-  return finish(flight, at);
+  stream = finish(flight, at);
 }
 
 ResidualStream PostNormBlock::finish(Flight& flight, const Places& at) const {
@@ -91,7 +93,8 @@ const at::Tensor& PostNormBlock::backward_norm(const at::Tensor& dstream, const 
   return dmade;
 }
 
-void PostNormBlock::backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const {
+void PostNormBlock::backward(BorderGradient& gradient, Flight& flight, LayerKept& kept, bool further) const {
+  const at::Tensor& dstream = gradient.streams.front();
   Workspace& work = *flight.work;
   const auto at = places(&kept, work);
   Kept& m = at.matmuls;

@@ -10,9 +10,9 @@ class PostNormBlock final : public Branches {
   using Branches::Branches;
 
   std::unique_ptr<LayerKept> make_kept() const override;
-  ResidualStream forward(const ResidualStream& stream, Flight& flight, LayerKept* kept) const override;
-  void backward(const at::Tensor& dstream, Flight& flight, LayerKept& kept, bool further) const override;
-  ResidualStream decode(const ResidualStream& stream, Flight& flight, DecodeState& state, const DecodeStep& step) const override;
+  void forward(Border& border, Flight& flight, LayerKept* kept) const override;
+  void backward(BorderGradient& gradient, Flight& flight, LayerKept& kept, bool further) const override;
+  void decode(Border& border, Flight& flight, DecodeState& state, const DecodeStep& step) const override;
 
  private:
   struct Kept;

@@ -14,7 +14,7 @@
 #include "config/run_config.h"
 #include "layout/flops.h"
 #include "rank/data/batch.h"
-#include "rank/model/model.h"
+#include "rank/model/stage.h"
 #include "rank/model/sums/totals.h"
 #include "journal/metrics.h"
 
@@ -29,7 +29,7 @@ class Sampler {
   // What it needs is read beside training. Cheap: where that has failed, this throws, long before the first sample is due.
   virtual void look() = 0;
   // The samples of these prompts.
-  virtual std::vector<std::string> write(model::Decoder& model, std::span<const std::size_t> prompts) = 0;
+  virtual std::vector<std::string> write(model::Stage& model, std::span<const std::size_t> prompts) = 0;
 };
 
 class Task {
@@ -45,14 +45,15 @@ class Task {
   // Operations of one of what is counted (Batch::trained). Where samples differ in length, of matrices alone: a lower bound.
   virtual layout::Flops flops() const = 0;
 
-  // A micro-batch up to its loss; backward() of the same follows.
-  virtual void forward(model::Decoder& model, const data::Batch& batch, const model::Micro& micro) const = 0;
-  // Adds the gradient of scale * (summed loss) to the model's units; returns the summed loss, f32 on the device.
-  virtual at::Tensor backward(model::Decoder& model, const at::Tensor& scale) const = 0;
+  // The model that is trained, over units that its family lays out; the store must outlive it. Stages below are what this made.
+  virtual std::unique_ptr<model::Stage> make_model(model::Store& store) const = 0;
+
+  // A micro-batch up to its loss, in a flight of the stage; Stage::backward() of the same flight makes loss and gradients.
+  virtual void forward(model::Stage& stage, std::size_t flight, const data::Batch& batch, const model::Micro& micro) const = 0;
 
   // Sums of an evaluation; score() adds a batch's to them, without gradients, and evaluated() says what they mean.
   virtual std::vector<model::Sum> evaluation_sums() const = 0;
-  virtual void score(model::Decoder& model, const data::Batch& batch, model::Totals& totals) const = 0;
+  virtual void score(model::Stage& stage, const data::Batch& batch, model::Totals& totals) const = 0;
   virtual journal::EvalLine evaluated(const model::Totals& totals, std::span<const double> numbers) const = 0;
 
   // Null where there is nothing to write with. writes: this rank will write some, so it reads what that takes.

@@ -171,7 +171,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->task = open_task(run->mesh->data(), run->config);
   run->replica = make_units(run->config, request.device);
   run->replica.store->deal(run->mesh->along(layout::Axis::replicate).rank(), run->mesh->along(layout::Axis::replicate).size());
-  run->model = make_decoder(run->config, run->replica);
+  run->model = run->task->make_model(*run->replica.store);
   choose_precision(run->config, *run->model, request.device);
   run->optimizer = optim::make_optimizer(run->config, *run->replica.store, run->nominal_trained());
   everyone.meet("building the model");

@@ -1,4 +1,4 @@
-// Puts a run's units and decoder together.
+// Makes a run's units and gives them their first weights.
 #include "rank/train/make_model.h"
 
 #include <set>
@@ -7,6 +7,7 @@
 #include "rank/hub/hub_folder.h"
 #include "rank/hub/peft.h"
 #include "rank/kernels/fp8.h"
+#include "rank/model/model.h"
 #include "rank/model/projection/adapter.h"
 #include "rank/train/memory/device_memory.h"
 
@@ -50,18 +51,14 @@ parallel::Replica make_units(const config::RunConfig& config, at::Device device)
   return parallel::make_adapted_replica(model::decoder_units(config.model), model::adapter_units(config.model, config.lora), storage);
 }
 
-std::unique_ptr<model::Decoder> make_decoder(const config::RunConfig& config, const parallel::Replica& replica) {
-  return std::make_unique<model::Decoder>(config.model, config.lora, *replica.store);
-}
-
-void choose_precision(const config::RunConfig& config, model::Decoder& decoder, at::Device device) {
+void choose_precision(const config::RunConfig& config, model::Stage& model, at::Device device) {
   if (!config.trainer.fp8) return;
   if (!kernels::has_fp8(device))
     throw base::machine_error("train",
                               "trainer.fp8 multiplies in 8 bits, which {} cannot: it takes an H100, an RTX 40 or a later GPU "
                               "(compute capability 8.9). Train without --fp8.",
                               describe_device(device));
-  decoder.use_fp8();
+  model.use_fp8();
 }
 
 void initialize_weights(const config::RunConfig& config, parallel::Replica& replica) {
@@ -78,7 +75,7 @@ std::vector<std::string> load_weights(const config::RunConfig& config, parallel:
   return notes;
 }
 
-void initialize_adapters(const config::RunConfig& config, parallel::Replica& replica, model::Decoder& decoder) {
+void initialize_adapters(const config::RunConfig& config, parallel::Replica& replica, model::Stage& model) {
   if (replica.adapters.empty()) return;
   model::initialize(replica.adapters, config.trainer.seed);
   for (const std::size_t whole : {std::size_t{0}, replica.adapters.size() - 1}) {
@@ -87,7 +84,7 @@ void initialize_adapters(const config::RunConfig& config, parallel::Replica& rep
     replica.adapters[whole]->exact().narrow(0, 0, original.numel()).copy_(original.reshape({-1}));
     replica.adapters[whole]->refresh_weights();
   }
-  decoder.reset_magnitudes();
+  model.reset_magnitudes();
   if (!config.lora.adapters.empty()) hub::PeftAdapter(config.lora.adapters.back()).load(replica.adapters);
 }
 

@@ -1,4 +1,4 @@
-// The model of a run in memory: its units, frozen or trained, with adapters beside them where lora asks, and the decoder over them.
+// The units of a run's model in memory, frozen or trained, with adapters beside them where lora asks; and how they begin.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -9,7 +9,7 @@
 
 #include "config/run_config.h"
 #include "layout/memory/memory.h"
-#include "rank/model/model.h"
+#include "rank/model/stage.h"
 #include "rank/parallel/replicate.h"
 
 namespace lockstep::train {
@@ -18,9 +18,8 @@ using layout::quantization_of;
 
 // Weights are not written yet. Gradients are of the weights' type (train/memory/gradients.h may choose another), those of adapters in f32.
 parallel::Replica make_units(const config::RunConfig& config, at::Device device);
-std::unique_ptr<model::Decoder> make_decoder(const config::RunConfig& config, const parallel::Replica& replica);
 // For training: products in 8 bits where trainer.fp8 asks for them. Throws UserError where the device cannot.
-void choose_precision(const config::RunConfig& config, model::Decoder& decoder, at::Device device);
+void choose_precision(const config::RunConfig& config, model::Stage& model, at::Device device);
 
 // Random weights everywhere.
 void initialize_weights(const config::RunConfig& config, parallel::Replica& replica);
@@ -28,6 +27,6 @@ void initialize_weights(const config::RunConfig& config, parallel::Replica& repl
 std::vector<std::string> load_weights(const config::RunConfig& config, parallel::Replica& replica);
 // Adapters as they start beside weights that stand: they change nothing yet, and modules trained whole are copies; or the last
 // of lora.adapters.
-void initialize_adapters(const config::RunConfig& config, parallel::Replica& replica, model::Decoder& decoder);
+void initialize_adapters(const config::RunConfig& config, parallel::Replica& replica, model::Stage& model);
 
 }  // namespace lockstep::train

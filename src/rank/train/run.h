@@ -13,7 +13,7 @@
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/comm/mesh.h"
 #include "rank/data/data.h"
-#include "rank/model/model.h"
+#include "rank/model/stage.h"
 #include "rank/model/sums/totals.h"
 #include "rank/optim/optim.h"
 #include "rank/parallel/gradient_sums.h"
@@ -66,7 +66,7 @@ struct Run {
   std::unique_ptr<comm::Mesh> mesh;
   std::unique_ptr<task::Task> task;
   parallel::Replica replica;
-  std::unique_ptr<model::Decoder> model;
+  std::unique_ptr<model::Stage> model;
   std::unique_ptr<parallel::GradientSums> gradient_sums;  // null where gradients need none behind them
   std::unique_ptr<parallel::GradientSync> gradients;
   std::unique_ptr<optim::Optimizer> optimizer;

@@ -48,7 +48,7 @@ TextModel open_text_model(const ModelSource& source, at::Device device) {
   TextModel opened{.config = settings_of(source), .device = device};
   const config::RunConfig& config = opened.config;
   opened.replica = make_readers(config, device);
-  opened.decoder = train::make_decoder(config, opened.replica);
+  opened.decoder = std::make_unique<model::Decoder>(config.model, config.lora, *opened.replica.store);
   if (!source.model.empty() || config.lora.enabled) {
     if (config.model.path.empty())
       train::initialize_weights(config, opened.replica);

@@ -252,7 +252,7 @@ TEST(GradientSync, FlushedSumsOfTwoRanksEqualOneRank) {
     for (int micro = 0; micro < micro_steps; ++micro) {
       sums.make_way();
       net.model.forward_backward(mine(tokens), mine(targets), at::ones({}).to(world.device()));
-      sums.added(net.model.head_owner(), net.model.head_additions());
+      sums.added(net.model.often_added(), net.model.additions());
     }
     sums.settle();
     net.sync.start_all(world.everyone());

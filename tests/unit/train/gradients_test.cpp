@@ -29,7 +29,7 @@ struct Step {
   Step(const config::RunConfig& config, std::int64_t count, std::optional<std::int64_t> free_bytes = {}, bool safe = true)
       : ranks("world", device, comm::make_single_transport(), std::make_shared<journal::PageWriter>("", 0)),
         replica(make_units(config, device)),
-        model(make_decoder(config, replica)) {
+        model(std::make_unique<model::Decoder>(config.model, config.lora, *replica.store)) {
     initialize_weights(config, replica);
     initialize_adapters(config, replica, *model);
     for (model::Unit* unit : replica.trained_in_forward_order()) {  // B too, or A has no gradient

@@ -9,6 +9,7 @@
 #include "config/config.h"
 #include "rank/comm/transport.h"
 #include "rank/data/text_source.h"
+#include "rank/model/model.h"
 #include "rank/optim/optim.h"
 #include "rank/train/make_model.h"
 #include "rank/train/step/micro_steps.h"
@@ -83,7 +84,7 @@ struct Training {
         ranks("world", device, std::move(transport), std::make_shared<journal::PageWriter>("", 0)),
         task(task::open_task(config)),
         replica(make_units(config, device)),
-        model(make_decoder(config, replica)),
+        model(task->make_model(*replica.store)),
         sync(replica.gradients, *replica.store, config.parallel),
         optimizer(optim::make_optimizer(config, *replica.store, double(batch_size * time_steps))) {
     choose_precision(config, *model, device);
@@ -97,6 +98,8 @@ struct Training {
         MicroSteps::Options{
             .recorder = std::move(recorder), .warm_up = warm_up, .progress = std::move(progress), .mark_blocks = mark_blocks});
   }
+
+  model::Decoder& decoder() const { return model::Decoder::of(*model); }
 
   data::Batch batch(int seed, std::int64_t rows = batch_size, std::int64_t time = time_steps) const {
     const auto made = test::random_batch({.vocab = config.model.vocab_size, .batch = rows, .time = time, .ignored = 5}, seed, device);
@@ -124,7 +127,7 @@ struct Training {
   comm::Group ranks;
   std::unique_ptr<task::Task> task;
   parallel::Replica replica;
-  std::unique_ptr<model::Decoder> model;
+  std::unique_ptr<model::Stage> model;
   parallel::GradientSync sync;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<MicroSteps> micro_steps;

@@ -23,15 +23,15 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 void evaluate_other_shapes(Training& t, int step) {
   const data::TextFields other = data::text(t.batch(500 + step, 2, 24 + 8 * (step % 10)));  // longer ones make the rotary table grow
-  t.model->score({.tokens = other.tokens, .targets = other.targets});
+  t.decoder().score({.tokens = other.tokens, .targets = other.targets});
   if (!t.device.is_cpu() && step % 4 == 0) at::getDeviceAllocator(t.device.type())->emptyCache();
   poison_free_memory(t.device);
 }
 
 void write_texts(Training& t, int step) {
-  model::DecodeCache cache = t.model->make_cache(3);
-  at::Tensor next = t.model->decode(data::text(t.batch(step, 3, 20 + step)).tokens, cache).argmax(-1);
-  for (int i = 0; i < 3; ++i) next = t.model->decode(next.unsqueeze(1), cache).argmax(-1);
+  model::DecodeCache cache = t.decoder().make_cache(3);
+  at::Tensor next = t.decoder().decode(data::text(t.batch(step, 3, 20 + step)).tokens, cache).argmax(-1);
+  for (int i = 0; i < 3; ++i) next = t.decoder().decode(next.unsqueeze(1), cache).argmax(-1);
   poison_free_memory(t.device);
 }
 
@@ -191,7 +191,7 @@ TEST(MicroSteps, GiveTheirMemoryToAnEvaluationThatNeedsIt) {
     for (Training* t : {&plain, &graph}) {
       t->step({t->batch(step), t->batch(100 + step)});
       t->micro_steps->make_room(t->ranks, step == 6 ? std::int64_t{1} << 61 : 1);
-      t->model->loss_sum(data::text(t->batch(7, 2, 24)).tokens, data::text(t->batch(8, 2, 24)).targets);
+      t->decoder().loss_sum(data::text(t->batch(7, 2, 24)).tokens, data::text(t->batch(8, 2, 24)).targets);
       poison_free_memory(t->device);
     }
   }

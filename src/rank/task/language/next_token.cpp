@@ -7,6 +7,7 @@
 
 #include "rank/data/outline.h"
 #include "rank/data/text_source.h"
+#include "rank/model/model.h"
 #include "rank/model/projection/adapter.h"
 #include "rank/task/language/sampler.h"
 #include "rank/task/task.h"
@@ -52,16 +53,18 @@ class NextToken final : public Task {
     return layout::flops_per_token(config_.model, config_.lora, whole_samples ? corpus.seq_len() : 0);
   }
 
-  void forward(model::Decoder& model, const data::Batch& batch, const model::Micro& micro) const override {
-    model.forward(input_of(batch), micro);
+  std::unique_ptr<model::Stage> make_model(model::Store& store) const override {
+    return std::make_unique<model::Decoder>(config_.model, config_.lora, store);
   }
-  at::Tensor backward(model::Decoder& model, const at::Tensor& scale) const override { return model.backward(scale); }
+  void forward(model::Stage& stage, std::size_t flight, const data::Batch& batch, const model::Micro& micro) const override {
+    model::Decoder::of(stage).forward(input_of(batch), micro, flight);
+  }
 
   std::vector<model::Sum> evaluation_sums() const override {
     return {{std::string(kLoss)}, {std::string(kTrained)}, {std::string(kCorrect)}};
   }
-  void score(model::Decoder& model, const data::Batch& batch, model::Totals& totals) const override {
-    const model::Score score = model.score(input_of(batch));
+  void score(model::Stage& stage, const data::Batch& batch, model::Totals& totals) const override {
+    const model::Score score = model::Decoder::of(stage).score(input_of(batch));
     totals.add(kLoss, score.loss);
     totals.add(kCorrect, score.correct);
     totals.add(kTrained, static_cast<double>(batch.trained));

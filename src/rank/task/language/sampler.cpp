@@ -26,7 +26,7 @@ class TextSampler final : public Sampler {
     if (reading_.valid() && reading_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) language_ = reading_.get();
   }
 
-  std::vector<std::string> write(model::Decoder& model, std::span<const std::size_t> chosen) override {
+  std::vector<std::string> write(model::Stage& model, std::span<const std::size_t> chosen) override {
     if (reading_.valid()) language_ = reading_.get();
     const auto context = config_.model.max_seq_len;
     std::vector<Prompt> given;
@@ -39,7 +39,7 @@ class TextSampler final : public Sampler {
         prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - (context + 1) / 2);
       given.push_back(std::move(prompt));
     }
-    Generator generator(model, *language_, device_,
+    Generator generator(model::Decoder::of(model), *language_, device_,
                         {.sampling = {.temperature = config_.monitor.sample_temperature, .seed = config_.trainer.seed},
                          .max_tokens = config_.monitor.sample_tokens,
                          .context = context});

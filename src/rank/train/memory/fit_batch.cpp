@@ -18,8 +18,8 @@ namespace {
 bool fits(Run& run, std::int64_t samples) {
   if (run.faults.refuses(samples)) return false;
   try {
-    run.task->forward(*run.model, run.task->make_up(samples, run.world->device(), /*trains=*/false), {});
-    run.task->backward(*run.model, run.optimizer->scale()).item<float>();
+    run.task->forward(*run.model, /*flight=*/0, run.task->make_up(samples, run.world->device(), /*trains=*/false), {});
+    run.model->backward(run.optimizer->scale()).item<float>();
   } catch (const c10::OutOfMemoryError&) {
     return false;
   } catch (const std::bad_alloc&) {

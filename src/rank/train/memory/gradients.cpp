@@ -36,13 +36,13 @@ MemoryPlan least_memory(const MemoryQuestion& question) {
 }
 
 std::unique_ptr<parallel::GradientSums> apply(const MemoryPlan& plan, const MemoryQuestion& question, parallel::Replica& replica,
-                                              model::Decoder& model) {
+                                              model::Stage& model) {
   const std::int64_t micro_batches = question.batch.gradient_accumulation;
   parallel::hold_gradients(replica, plan.gradients == GradientForm::f32 ? at::kFloat : replica.units.front()->weights().scalar_type());
   model.set_recompute(plan.recompute, question.config.trainer.offload_checkpoints);
-  model.set_most_head_chunks(layout::most_head_chunks(plan.gradients, micro_batches));
+  model.set_most_chunks(layout::most_head_chunks(plan.gradients, micro_batches));
   if (!layout::needs_sums(plan.gradients, micro_batches)) return nullptr;
-  return std::make_unique<parallel::GradientSums>(*replica.store, by_flushes(*replica.store, model.head_owner()), plan.room_for_sums);
+  return std::make_unique<parallel::GradientSums>(*replica.store, by_flushes(*replica.store, model.often_added()), plan.room_for_sums);
 }
 
 std::string describe(const MemoryPlan& plan, const config::RunConfig& config, const parallel::GradientSums* sums) {

@@ -9,7 +9,7 @@
 
 #include "config/run_config.h"
 #include "layout/memory/step_memory.h"
-#include "rank/model/model.h"
+#include "rank/model/stage.h"
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/replicate.h"
 
@@ -36,7 +36,7 @@ MemoryPlan least_memory(const MemoryQuestion& question);
 // Gradients become what the plan says, all zero, and the model keeps to it. Whoever listens to gradients comes later. Returns the f32 sums
 // behind them, null where none are needed.
 std::unique_ptr<parallel::GradientSums> apply(const MemoryPlan& plan, const MemoryQuestion& question, parallel::Replica& replica,
-                                              model::Decoder& model);
+                                              model::Stage& model);
 
 // "f32", "bf16, flushed into f32 every 64 additions (on the host)".
 std::string describe(const MemoryPlan& plan, const config::RunConfig& config, const parallel::GradientSums* sums);

@@ -21,7 +21,7 @@ std::vector<layout::PartBytes> held_buffers(const Run& run) {
     if (unit) look_at(*unit, adapters);
   gradients.add(run.replica.gradients);
   for (const auto& [name, view] : run.optimizer->named_state()) states.add(view);
-  const model::Decoder::Held held = run.model->held();
+  const model::Stage::Held held = run.model->held();
   std::vector<layout::PartBytes> parts = {{Part::weights, weights.bytes()},    {Part::frozen, frozen.bytes()},
                                           {Part::quantized, quantized},        {Part::adapters, adapters.bytes()},
                                           {Part::masters, masters.bytes()},    {Part::gradients, gradients.bytes()},

@@ -40,7 +40,7 @@ bool blocks_are_long(const config::RunConfig& config, std::int64_t rows, at::Dev
   return forward / static_cast<double>(config.model.num_layers) > long_flops;
 }
 
-MicroSteps::MicroSteps(const task::Task& task, model::Decoder& model, parallel::GradientSync& gradients, const comm::Group& ranks,
+MicroSteps::MicroSteps(const task::Task& task, model::Stage& model, parallel::GradientSync& gradients, const comm::Group& ranks,
                        Options options)
     : task_(task),
       model_(model),
@@ -58,11 +58,11 @@ MicroSteps::~MicroSteps() { model_.mark_blocks(nullptr); }
 // The micro-step itself, kernel by kernel or being recorded. Nothing else arms the reduction.
 void MicroSteps::begin(MicroKind kind, const data::Batch& batch, const model::Micro& micro) {
   if (kind == MicroKind::reduces) gradients_.arm(ranks_);
-  task_.forward(model_, batch, micro);
+  task_.forward(model_, /*flight=*/0, batch, micro);
 }
 
 at::Tensor MicroSteps::end(const at::Tensor& scale) {
-  const at::Tensor loss = task_.backward(model_, scale);
+  const at::Tensor loss = model_.backward(scale);
   if (progress_) progress_->mark();
   return loss;
 }
@@ -92,7 +92,7 @@ at::Tensor MicroSteps::backward() {
   else
     loss = graphs_.launch(kind_);
   if (!sums_) return loss;
-  sums_->added(model_.head_owner(), replayed_ ? graphs_.head_additions(kind_) : model_.head_additions());
+  sums_->added(model_.often_added(), replayed_ ? graphs_.additions(kind_) : model_.additions());
   if (last_) {
     sums_->settle();
     gradients_.start_all(ranks_);

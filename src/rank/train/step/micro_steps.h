@@ -11,7 +11,7 @@
 #include "rank/data/batch.h"
 #include "rank/kernels/graph.h"
 #include "rank/kernels/progress.h"
-#include "rank/model/model.h"
+#include "rank/model/stage.h"
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/gradient_sync.h"
 #include "rank/task/task.h"
@@ -43,7 +43,7 @@ class MicroSteps {
     bool mark_blocks = false;                               // and after every block, in both directions
     parallel::GradientSums* sums = nullptr;                 // where 16-bit gradients are added to too often; must outlive it
   };
-  MicroSteps(const task::Task& task, model::Decoder& model, parallel::GradientSync& gradients, const comm::Group& ranks, Options options);
+  MicroSteps(const task::Task& task, model::Stage& model, parallel::GradientSync& gradients, const comm::Group& ranks, Options options);
   ~MicroSteps();
   MicroSteps(const MicroSteps&) = delete;
 
@@ -67,7 +67,7 @@ class MicroSteps {
   void record_reduction(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
 
   const task::Task& task_;
-  model::Decoder& model_;
+  model::Stage& model_;
   parallel::GradientSync& gradients_;
   const comm::Group& ranks_;
   std::shared_ptr<kernels::Progress> progress_;

@@ -15,7 +15,7 @@ at::Tensor room_for(const at::Tensor& tensor) { return tensor.defined() ? at::em
 
 }  // namespace
 
-RecordedSteps::RecordedSteps(std::unique_ptr<kernels::GraphRecorder> recorder, model::Decoder& model)
+RecordedSteps::RecordedSteps(std::unique_ptr<kernels::GraphRecorder> recorder, model::Stage& model)
     : recorder_(std::move(recorder)), model_(model) {}
 
 void RecordedSteps::record(MicroKind kind, const data::Batch& like, const at::Tensor& scale, const Work& work) {
@@ -33,7 +33,7 @@ void RecordedSteps::record(MicroKind kind, const data::Batch& like, const at::Te
     recording.graph = recorder_->record([this, &recording, work] {
       model_.release_buffers();  // what that makes anew is to belong to the graph as well
       recording.loss = work(inputs_, scale_);
-      recording.head_additions = model_.head_additions();
+      recording.additions = model_.additions();
     });
   } catch (const c10::OutOfMemoryError&) {
     give_up("its memory does not fit beside what is there");

@@ -11,7 +11,7 @@
 
 #include "rank/data/batch.h"
 #include "rank/kernels/graph.h"
-#include "rank/model/model.h"
+#include "rank/model/stage.h"
 #include "rank/train/step/graph_policy.h"
 
 namespace lockstep::train {
@@ -24,7 +24,7 @@ namespace lockstep::train {
 class RecordedSteps {
  public:
   // recorder: null where nothing is ever recorded.
-  RecordedSteps(std::unique_ptr<kernels::GraphRecorder> recorder, model::Decoder& model);
+  RecordedSteps(std::unique_ptr<kernels::GraphRecorder> recorder, model::Stage& model);
 
   // A whole micro-step on these inputs, loss returned.
   using Work = std::function<at::Tensor(const data::Batch& inputs, const at::Tensor& scale)>;
@@ -36,7 +36,7 @@ class RecordedSteps {
   void fill(const data::Batch& batch, const at::Tensor& scale);
   // The summed loss: f32 scalar on the device, good until the next launch.
   const at::Tensor& launch(MicroKind kind) const;
-  std::int64_t head_additions(MicroKind kind) const { return of(kind).head_additions; }
+  std::int64_t additions(MicroKind kind) const { return of(kind).additions; }
 
   // From here on kernel by kernel; the log says why.
   void give_up(const std::string& why);
@@ -49,13 +49,13 @@ class RecordedSteps {
   struct Recording {
     std::unique_ptr<kernels::Graph> graph;
     at::Tensor loss;
-    std::int64_t head_additions = 0;
+    std::int64_t additions = 0;
   };
   Recording& of(MicroKind kind) { return recordings_[static_cast<std::size_t>(kind)]; }
   const Recording& of(MicroKind kind) const { return recordings_[static_cast<std::size_t>(kind)]; }
 
   std::unique_ptr<kernels::GraphRecorder> recorder_;
-  model::Decoder& model_;
+  model::Stage& model_;
   data::Batch inputs_;  // what graphs read; no fields until something is recorded
   at::Tensor scale_;
   std::array<Recording, 2> recordings_;  // by MicroKind
