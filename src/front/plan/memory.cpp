@@ -32,14 +32,18 @@ std::string remark(const MemoryPlan& plan, Part part) {
     case Part::gradients: return std::string(form_of(plan));
     case Part::gradient_sums: return "f32, flushed into now and then";
     case Part::states: return std::string(config::name_of(plan.config.trainer.optimizer));
-    case Part::activations: return layout::describe(plan.memory.step.recompute);
+    case Part::activations: {
+      const std::string kept = layout::describe(plan.memory.step.recompute);
+      const std::int64_t away = plan.memory.offloaded_bytes;
+      return away > 0 ? fmt::format("{}; {} more in host memory", kept, human(away)) : kept;
+    }
     case Part::dense_copy: return "of the quantized matrix in use";
     case Part::logits: return "one chunk";
     case Part::adapter_work: return "of one matrix at a time";
     case Part::fp8: return "of one product at a time";
     case Part::communication: return "buckets on their way, communicators";
     case Part::samples: return "keys and values of texts between steps";
-    case Part::reserve: return "workspaces, attention's backward, the allocator's rounding";
+    case Part::reserve: return "the device's context, workspaces, the allocator's rounding";
   }
   return "";
 }
@@ -68,8 +72,10 @@ std::string to_text(const MemoryPlan& plan) {
       plan.wish.ranks == 1 ? "" : "s", c.model.name, base::human_count(static_cast<double>(layout::count_parameters(c.model))),
       config::name_of(c.model.dtype), plan.batch.batch_size, c.data.seq_len, plan.batch.gradient_accumulation,
       plan.batch.gradient_accumulation == 1 ? "" : "es");
-  for (const auto& [part, bytes, exact] : plan.memory.parts)
+  for (const auto& [part, bytes, exact] : plan.memory.parts) {
+    if (part == Part::reserve) text += fmt::format("  {:<18}{:>13}   at most at once\n", "in tensors", human(plan.memory.tensors()));
     text += fmt::format("  {:<18}{:>2} {:>10}   {}\n", layout::name_of(part), exact ? "" : "<=", human(bytes), remark(plan, part));
+  }
   text += fmt::format("  {:<18}{:>13}\n", "in all", human(plan.memory.total()));
   if (plan.wish.device_bytes) {
     const std::int64_t left = *plan.wish.device_bytes - plan.memory.total();
@@ -90,7 +96,9 @@ std::string to_json(const MemoryPlan& plan) {
                                  {"gradients", form_of(plan)},
                                  {"activations", layout::describe(plan.memory.step.recompute)}};
   for (const auto& [part, bytes, exact] : plan.memory.parts) json[exact ? "exact" : "at_most"][std::string(layout::name_of(part))] = bytes;
+  json["tensors"] = plan.memory.tensors();
   json["total"] = plan.memory.total();
+  if (plan.memory.offloaded_bytes > 0) json["offloaded_to_host"] = plan.memory.offloaded_bytes;
   if (plan.wish.device_bytes) json["fits"] = plan.memory.total() <= *plan.wish.device_bytes;
   for (const config::Recompute policy : policies) json["recompute"][std::string(config::name_of(policy))] = under(plan, policy).total();
   return json.dump();

@@ -61,6 +61,13 @@ std::int64_t rotary_bytes(const Dims& d, std::int64_t time) {
   return 2 * f32 * std::max(time, std::min(2 * time, d.max_time)) * (d.head_dim / 2);
 }
 
+// Inputs of blocks that have left the device, for one row. The first block's is the embedding's output, which stays.
+std::int64_t offloaded_row_bytes(const config::RunConfig& config, const std::vector<Recompute>& policies) {
+  if (!config.trainer.offload_checkpoints) return 0;
+  const std::int64_t inputs = std::count(policies.begin() + 1, policies.end(), Recompute::blocks);
+  return std::max<std::int64_t>(inputs - offload_buffers, 0) * Dims(config.model).hidden * bytes_of(config.model.dtype);
+}
+
 // Gradients of another type than travels are copied, so many buckets at most at a time.
 std::int64_t wire_bytes(const config::RunConfig& config, GradientForm form, std::int64_t elements) {
   constexpr std::int64_t under_way = 4;
@@ -180,6 +187,8 @@ std::int64_t RankMemory::of(Part part) const {
   return 0;
 }
 
+std::int64_t RankMemory::tensors() const { return total() - of(Part::reserve); }
+
 std::int64_t RankMemory::total() const {
   std::int64_t bytes = 0;
   for (const PartBytes& one : parts) bytes += one.bytes;
@@ -214,7 +223,8 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   const auto add = [&](Part part, std::int64_t bytes, bool exact = true) { memory.parts.push_back({part, bytes, exact}); };
   add(Part::gradients, gradient_elements * bytes_of(form, config.model.dtype));
   if (needs_sums(form, micro_batches)) add(Part::gradient_sums, std::min(f32 * gradient_elements, memory.step.room_for_sums), false);
-  add(Part::activations, rows * row_bytes(config, memory.step.recompute) + rotary_bytes(d, time));
+  memory.offloaded_bytes = wish.on_gpu ? rows * offloaded_row_bytes(config, memory.step.recompute) : 0;
+  add(Part::activations, rows * row_bytes(config, memory.step.recompute) + rotary_bytes(d, time) - memory.offloaded_bytes);
   add(Part::dense_copy, config.lora.enabled ? dense_buffer_bytes(config.model, element) : 0);
   const std::int64_t chunk =
       logits_chunk_rows(rows, d.vocab, element, logits_bytes_for(memory.step, wish, head_trained), most_head_chunks(form, micro_batches));

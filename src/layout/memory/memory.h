@@ -59,7 +59,7 @@ enum class Part {
   fp8,            // 8-bit copies
   communication,  // copies on their way, and what communicators take
   samples,        // keys and values of texts written between steps
-  reserve,        // workspaces, attention's backward, the allocator's rounding
+  reserve,        // the device's context, workspaces, attention's backward, the allocator's rounding
 };
 std::string_view name_of(Part part);
 
@@ -69,12 +69,17 @@ struct PartBytes {
   bool exact = true;  // false: at most, or an estimate
 };
 
+// trainer.offload_checkpoints: inputs of recomputed blocks wait in host memory and pass through so many buffers of the device.
+inline constexpr std::int64_t offload_buffers = 2;
+
 struct RankMemory {
-  StepMemory step;               // form of gradients, policies of blocks
-  std::vector<PartBytes> parts;  // those that take anything, in the order above
+  StepMemory step;                   // form of gradients, policies of blocks
+  std::vector<PartBytes> parts;      // those that take anything, in the order above
+  std::int64_t offloaded_bytes = 0;  // of activations, in host memory
 
   std::int64_t of(Part part) const;
-  std::int64_t total() const;
+  std::int64_t tensors() const;  // the most that tensors hold at once
+  std::int64_t total() const;    // and the reserve beside them: what has to be free
 };
 
 struct MemoryWish {

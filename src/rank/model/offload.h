@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "layout/memory/memory.h"
+
 namespace lockstep::model {
 
 // One thread. Work is on the device's current stream and on a stream of its own for copies.
@@ -24,7 +26,7 @@ class Offload {
   const at::Tensor& fetch(std::size_t i);
 
  private:
-  static constexpr std::size_t kBuffers = 2;
+  static constexpr std::size_t kBuffers = layout::offload_buffers;
   struct Slot {
     at::Tensor buffer;
     std::optional<c10::Event> free;   // on the copy stream: the last entry has left
