@@ -68,8 +68,7 @@ class Loop {
       if (run_.faults.drifts(step)) run_.replica.trained_in_forward_order().back()->exact()[0] += 1e-3;
       settle_pending();  // the step before, while this one runs
       pending_.emplace(std::move(reading));
-      const bool boundary = is_boundary(step);
-      if (boundary || wished_ != 0 || run_.world->device().is_cpu()) settle_pending();
+      if (is_boundary(step) || wished_ != 0 || run_.world->device().is_cpu()) settle_pending();
       announce_checkpoint(/*wait=*/false);
       samples_.look();
       if (!stopping_ && due(run_.config.parallel.check_divergence, step)) verify_replicas();
@@ -89,8 +88,9 @@ class Loop {
   bool wanted(std::int64_t interval, std::int64_t step, Wish wish) const {
     return (!stopping_ && due(interval, step)) || journal::has(wished_, wish);
   }
+  // The first step is told at once: queueing the second takes as long as a step, with graphs to record and plans to make.
   bool is_boundary(std::int64_t step) const {
-    return step >= run_.total_steps || due(trainer_.eval_interval, step) || due(trainer_.save_interval, step) ||
+    return step == started_at_ + 1 || step >= run_.total_steps || due(trainer_.eval_interval, step) || due(trainer_.save_interval, step) ||
            due(run_.config.parallel.check_divergence, step) || due(run_.config.monitor.sample_interval, step);
   }
 
@@ -353,6 +353,7 @@ class Loop {
 
   Run& run_;
   const config::TrainerConfig& trainer_;
+  const std::int64_t started_at_ = run_.progress.step;
   Summary summary_;
   Samples samples_{run_};
   Profile profile_{run_.config.monitor.profile_steps, run_.folder.root / "profile", run_.mesh->everyone().rank(), run_.world->device()};
