@@ -173,6 +173,7 @@ void broadcast_weights(const comm::Group& group, const Replica& replica) {
 }
 
 void verify_equal(const comm::Group& group, const Replica& replica, std::int64_t step) {
+  if (group.size() == 1) return;
   std::vector<std::string> names;
   std::vector<at::Tensor> fingerprints;
   const std::span<const model::HeldSlice> updates = replica.store->updates();
@@ -190,6 +191,7 @@ void verify_equal(const comm::Group& group, const Replica& replica, std::int64_t
 }
 
 void verify_frozen_equal(const comm::Group& group, const Replica& replica) {
+  if (group.size() == 1) return;
   std::vector<std::string> names;
   std::vector<at::Tensor> fingerprints;
   for (const model::Unit* unit : replica.in_forward_order()) {
