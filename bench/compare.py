@@ -114,13 +114,19 @@ def compare(args, model: str) -> dict:
         if len(counts) > 1 and not args.lora:  # PEFT counts its adapters among them
             raise SystemExit(f"not the same model on both sides: {sorted(counts)} parameters")
         one = {"model": model, "what": what, "seq": seq, "batch": batch, "rounds": rounds, "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-               "command": "python3 bench/compare.py " + shlex.join(sys.argv[1:]), "versions": versions(args, results),
+               "command": shlex.join(["python3", "bench/compare.py", *what_matters(sys.argv[1:])]), "versions": versions(args, results),
                "sides": [side_of(who, found, results[OURS]) for who, found in results.items()]}
         keep(args.json, one)
     for side in one["sides"]:
         told = side.get("failed") or f"{side['tokens_per_second']:>10.0f} tokens/s {side['peak_memory_bytes'] / 2**30:>8.1f} GiB"
         print(f"  {side['who']:<28} {told}" + (f"   ours is {side['ratio']:.2f} times as fast" if "ratio" in side else ""), flush=True)
     return one
+
+
+def what_matters(words: list[str]) -> list[str]:
+    """Without where results go, which is this machine's business."""
+    at = words.index("--json") if "--json" in words else len(words)
+    return words[:at] + words[at + 2:]
 
 
 def keep(path: pathlib.Path, new: dict) -> None:
