@@ -85,6 +85,7 @@ std::string_view name_of(LrSchedule schedule);
 std::string_view name_of(DataKind kind);
 std::string_view name_of(TokenType type);
 std::string_view name_of(ReduceDType type);
+std::string_view name_of(ShardKind kind);
 std::string_view name_of(RecordFormat format);
 std::string_view name_of(TrainOn on);
 std::string_view name_of(Optimizer optimizer);

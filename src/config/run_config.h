@@ -24,6 +24,7 @@ enum class Optimizer { adamw, adamw_8bit, sgd, lion, adafactor, muon };
 enum class StateDType { f32, bf16 };
 enum class RopeScaling { none, linear, llama3 };
 enum class TokenType { u32, u16 };
+enum class ShardKind { none, optimizer, gradients, full };
 enum class ReduceDType { automatic, f32, gradient };
 
 // Stretches rotary positions beyond the length a model was first trained for.
@@ -178,6 +179,8 @@ struct ParallelConfig {
   std::int64_t ranks = 0;  // on this machine; 0: one a device
   double bucket_cap_mb = 25;
   bool find_unused_parameters = false;
+  ShardKind shard = ShardKind::none;  // what ranks hold a share of instead of all
+  std::int64_t replicate = 1;         // groups of ranks that each hold everything between them
   ReduceDType reduce_dtype = ReduceDType::automatic;
   std::int64_t check_divergence = 0;  // steps between checks; 0: only at the start
   double timeout_s = 600;             // deadline of one collective

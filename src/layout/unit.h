@@ -85,6 +85,10 @@ inline constexpr std::int64_t kUnitAlignment = 256;  // elements: a block of 8-b
 inline constexpr std::int64_t kWeightBlock = 64;     // weights that share a scale
 inline constexpr std::int64_t kScaleBlock = 256;     // scales that share an outer scale
 
+// 8-bit AdamW: parameters of fewer numbers keep f32 moments; others are coded in blocks.
+inline constexpr std::int64_t smallest_coded = 4096;
+inline constexpr std::int64_t state_block = 256;
+
 std::int64_t bytes_of(config::DType dtype);
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 

@@ -104,6 +104,16 @@ std::span<const Choice> choices_of(TokenType) {
   return choices;
 }
 
+std::span<const Choice> choices_of(ShardKind) {
+  static const std::vector<Choice> choices = {
+      choice(ShardKind::none, "none", {"no", "no_shard", "off", "0"}),
+      choice(ShardKind::optimizer, "optimizer", {"zero1", "1"}),
+      choice(ShardKind::gradients, "gradients", {"shard_grad_op", "zero2", "2"}),
+      choice(ShardKind::full, "full", {"full_shard", "zero3", "3"}),
+  };
+  return choices;
+}
+
 std::span<const Choice> choices_of(ReduceDType) {
   static const std::vector<Choice> choices = {
       choice(ReduceDType::automatic, "auto"),
@@ -209,6 +219,7 @@ std::string_view name_of(LrSchedule schedule) { return name_in(schedule); }
 std::string_view name_of(DataKind kind) { return name_in(kind); }
 std::string_view name_of(TokenType type) { return name_in(type); }
 std::string_view name_of(ReduceDType type) { return name_in(type); }
+std::string_view name_of(ShardKind kind) { return name_in(kind); }
 std::string_view name_of(RecordFormat format) { return name_in(format); }
 std::string_view name_of(TrainOn on) { return name_in(on); }
 std::string_view name_of(Optimizer optimizer) { return name_in(optimizer); }

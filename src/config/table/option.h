@@ -36,6 +36,7 @@ std::span<const Choice> choices_of(LrSchedule);
 std::span<const Choice> choices_of(DataKind);
 std::span<const Choice> choices_of(TokenType);
 std::span<const Choice> choices_of(ReduceDType);
+std::span<const Choice> choices_of(ShardKind);
 std::span<const Choice> choices_of(RecordFormat);
 std::span<const Choice> choices_of(TrainOn);
 std::span<const Choice> choices_of(PromptStyle);

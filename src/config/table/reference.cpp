@@ -131,6 +131,7 @@ const std::vector<FlagGroup>& flag_groups() {
       {"Devices and ranks",
        {"trainer.distributed.gpu_ids", "launch.num_gpus", "parallel.ranks", "trainer.target_device", "trainer.distributed.backend",
         "parallel.threads", "parallel.max_restarts", "launch.spawn"}},
+      {"Models larger than one GPU", {"parallel.shard", "parallel.replicate"}},
       {"Several machines", {"parallel.nnodes", "parallel.node_rank", "parallel.master_addr", "parallel.master_port"}},
       {"Data", {"data.path", "data.validation_path", "data.seq_len", "data.prefetch", "data.distributed_loading"}},
   };

@@ -28,7 +28,7 @@ const std::vector<Unbuilt>& unbuilt() {
       {"the Mamba state-space layer", {"mamba", "ssm"}, {"mamba_", "mamba2_", "mamba3_", "ssm_"}, {"state_size", "conv_kernel"}},
       {"multi-token prediction", {}, {"mtp_"}, {"num_nextn_predict_layers"}},
       {"training of biases beside adapters", {}, {}, {"bias", "lora_bias"}},
-      {"sharded training", {"fsdp", "fsdp_config", "deepspeed"}, {"zero_"}, {"fsdp", "deepspeed", "sharding", "shard"}},
+      {"sharded training", {"fsdp", "fsdp_config", "deepspeed"}, {"zero_opt"}, {"fsdp", "deepspeed", "sharding"}},
       {"tensor and pipeline parallelism",
        {},
        {"tensor_parallel", "pipeline_parallel", "context_parallel"},

@@ -24,20 +24,12 @@ std::vector<Option> top_level_options() {
   };
 }
 
-std::vector<Option> parallel_options() {
+namespace {
+
+// What ranks hold and exchange.
+std::vector<Option> spread_options() {
   using P = ParallelConfig;
   return {
-      option<&R::parallel, &P::ranks>({
-          .key = "parallel.ranks",
-          .says = "Worker processes on this machine.",
-          .unit = "ranks",
-          .range = between(0, 4096),
-          .zero = "one a GPU; 2 where there is none",
-          .zero_words = {"auto", "gpu"},
-          .aliases = {{"nproc_per_node"}, {"num_processes"}},
-          .flags = {"--ranks", "--nproc-per-node"},
-          .example = "2",
-      }),
       option<&R::parallel, &P::bucket_cap_mb>({
           .key = "parallel.bucket_cap_mb",
           .says = "Gradients are reduced in buckets of about this size.",
@@ -50,9 +42,41 @@ std::vector<Option> parallel_options() {
           .says = "Allow parameters that get no gradient in a step; without it they are an error that names them.",
           .aliases = {{"ddp_find_unused_parameters"}},
       }),
+      option<&R::parallel, &P::shard>({
+          .key = "parallel.shard",
+          .says = "What ranks hold a share of instead of all: none; optimizer states (ZeRO-1); gradients too (ZeRO-2); weights too (full, "
+                  "ZeRO-3, FSDP).",
+          .aliases = {{"zero_stage"}},
+          .flags = {"--shard"},
+          .example = "full",
+      }),
+      option<&R::parallel, &P::replicate>({
+          .key = "parallel.replicate",
+          .says = "Groups of ranks that each hold everything between them: shards lie within a group, and groups train as replicas.",
+          .unit = "groups",
+          .range = between(1, 65536),
+      }),
       option<&R::parallel, &P::reduce_dtype>({
           .key = "parallel.reduce_dtype",
           .says = "Number format gradients are summed in across ranks; auto is the weights', gradient what each rank sums its own in.",
+      }),
+  };
+}
+
+// Who they are and where they meet.
+std::vector<Option> rank_options() {
+  using P = ParallelConfig;
+  return {
+      option<&R::parallel, &P::ranks>({
+          .key = "parallel.ranks",
+          .says = "Worker processes on this machine.",
+          .unit = "ranks",
+          .range = between(0, 4096),
+          .zero = "one a GPU; 2 where there is none",
+          .zero_words = {"auto", "gpu"},
+          .aliases = {{"nproc_per_node"}, {"num_processes"}},
+          .flags = {"--ranks", "--nproc-per-node"},
+          .example = "2",
       }),
       option<&R::parallel, &P::check_divergence>({
           .key = "parallel.check_divergence",
@@ -116,6 +140,14 @@ std::vector<Option> parallel_options() {
           .example = "29500",
       }),
   };
+}
+
+}  // namespace
+
+std::vector<Option> parallel_options() {
+  std::vector<Option> all = rank_options(), spread = spread_options();
+  all.insert(all.end(), spread.begin(), spread.end());
+  return all;
 }
 
 std::vector<Option> checkpoint_options() {

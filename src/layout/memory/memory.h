@@ -26,10 +26,6 @@ Quantization quantization_of(const config::ModelConfig& model);
 
 // Bytes of a unit's optimizer states under trainer.optimizer.
 std::int64_t state_bytes(const HeldUnit& unit, config::Optimizer method);
-// 8-bit AdamW: parameters of fewer numbers keep f32 moments; others are coded in blocks.
-inline constexpr std::int64_t smallest_coded = 4096;
-inline constexpr std::int64_t state_block = 256;
-
 // Keys and values of `sequences` texts of so many tokens, in room that grows by steps of 64.
 inline constexpr std::int64_t kv_cache_step = 64;
 std::int64_t kv_cache_bytes(const config::ModelConfig& model, std::int64_t sequences, std::int64_t tokens);

@@ -21,7 +21,7 @@ std::vector<std::vector<Slice>> shards_by_rank(const std::vector<PlacedUnit>& un
   std::vector<std::vector<Slice>> by_rank(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < units.size(); ++i) {
-      const Slice slice = shard_of(i, units[i].elements, rank, ranks);
+      const Slice slice = shard_of(i, units[i].elements, rank, shard_elements({.elements = units[i].elements}, ranks));
       if (slice.count > 0) by_rank[static_cast<std::size_t>(rank)].push_back(slice);
     }
   }
@@ -47,13 +47,44 @@ std::vector<PlacedUnit> placed_units(const std::vector<UnitSpec>& units) {
   return placed;
 }
 
-std::int64_t shard_elements(std::int64_t elements, int ranks, std::int64_t grain) {
-  base::check(ranks >= 1 && grain >= 1, "a unit is cut for at least one rank");
-  return round_up(base::ceil_div(elements, std::int64_t{ranks}), grain);
+namespace {
+
+bool may_cut(const Cuttable& unit, std::int64_t at) {
+  return std::none_of(unit.blocks.begin(), unit.blocks.end(),
+                      [&](const auto& block) { return at > block.first && at < block.second && (at - block.first) % state_block != 0; });
 }
 
-Slice shard_of(std::size_t unit, std::int64_t elements, int rank, int ranks, std::int64_t grain) {
-  const std::int64_t size = shard_elements(elements, ranks, grain), begin = std::min(elements, size * rank);
+}  // namespace
+
+Cuttable cuttable(const UnitSpec& unit, const FlatLayout& flat, config::Optimizer optimizer) {
+  Cuttable found{.elements = flat.elements};
+  if (optimizer != config::Optimizer::adamw_8bit) return found;
+  for (std::size_t i = 0; i < unit.leaves.size(); ++i) {
+    if (!flat.offsets[i]) continue;
+    std::int64_t begin = *flat.offsets[i];
+    for (const Piece& piece : unit.leaves[i].pieces) {
+      const std::int64_t end = begin + piece.elements();
+      if (piece.elements() >= smallest_coded) found.blocks.emplace_back(begin, end);
+      begin = end;
+    }
+  }
+  return found;
+}
+
+std::int64_t shard_elements(const Cuttable& unit, int ranks) {
+  base::check(ranks >= 1, "a unit is cut for at least one rank");
+  std::int64_t size = round_up(std::max<std::int64_t>(base::ceil_div(unit.elements, std::int64_t{ranks}), 1), slice_grain);
+  const auto fits = [&] {
+    for (std::int64_t at = size; at < unit.elements; at += size)
+      if (!may_cut(unit, at)) return false;
+    return true;
+  };
+  while (!fits()) size += slice_grain;
+  return size;
+}
+
+Slice shard_of(std::size_t unit, std::int64_t elements, int rank, std::int64_t size) {
+  const std::int64_t begin = std::min(elements, size * rank);
   return {unit, begin, std::min(size, elements - begin)};
 }
 

@@ -41,13 +41,21 @@ struct PlacedUnit {
 };
 std::vector<PlacedUnit> placed_units(const std::vector<UnitSpec>& units);
 
-// Slices are cut at multiples of `grain` elements: 256 for 8-bit states, whose blocks share a scale.
-inline constexpr std::int64_t slice_grain = 256;
+// Slices are cut at multiples of so many elements: a stretch of which squares are summed in f32.
+inline constexpr std::int64_t slice_grain = 512;
 
-// shard: what a rank holds of a unit. Slices of all ranks are of one size, the last ones shorter or empty where it does not divide.
-Slice shard_of(std::size_t unit, std::int64_t elements, int rank, int ranks, std::int64_t grain = slice_grain);
-// Elements of every rank's slice, padding included: what a gather moves from each.
-std::int64_t shard_elements(std::int64_t elements, int ranks, std::int64_t grain = slice_grain);
+// Where a unit may be cut into shards: at multiples of slice_grain, but within these stretches at multiples of 256 from their beginning:
+// numbers whose 8-bit states share a scale stay together.
+struct Cuttable {
+  std::int64_t elements = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> blocks = {};  // begin, end
+};
+Cuttable cuttable(const UnitSpec& unit, const FlatLayout& flat, config::Optimizer optimizer);
+
+// Elements of every rank's slice, padding included: what a gather moves from each. The smallest that cuts where it is allowed.
+std::int64_t shard_elements(const Cuttable& unit, int ranks);
+// shard: what a rank holds of a unit, in slices of `size`; the last ones are shorter or empty where that does not divide.
+Slice shard_of(std::size_t unit, std::int64_t elements, int rank, std::int64_t size);
 // owned: whole matrices to the rank with the least so far, the largest first; the same on every rank.
 std::vector<std::vector<Slice>> owned_by_rank(const std::vector<PlacedUnit>& units, int ranks);
 

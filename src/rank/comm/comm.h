@@ -127,6 +127,8 @@ class World {
   // Collective over `members` (ranks, ascending, this one among them), the same calls in the same order on all of them. Ranks that have a
   // group together already get that one. `name` is the same on all ranks; the group's own name adds who it is about.
   const Group& group(std::string_view name, const std::vector<int>& members);
+  // The same with a connection of its own: operations of two groups over one connection wait for each other.
+  const Group& own_group(std::string_view name, const std::vector<int>& members);
   const Place& place() const { return place_; }
   config::Backend backend() const { return backend_; }
   const at::Device& device() const { return device_; }

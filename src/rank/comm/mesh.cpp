@@ -17,6 +17,12 @@ Mesh::Mesh(World& world, const layout::MeshShape& shape) : shape_(shape), everyo
   loss_ = group("loss", layout::loss_axes);
   for (const Axis axis : {Axis::pipeline, Axis::replicate, Axis::shard, Axis::context, Axis::tensor})
     along_[static_cast<std::size_t>(axis)] = group(name_of(axis), std::span(&axis, 1));
+  gathers_ = reductions_ = &along(Axis::shard);
+  if (shape.along(Axis::shard) == 1) return;
+  const Axis shard = Axis::shard;
+  const std::vector<int> sharers = shape.members(rank, std::span(&shard, 1));
+  gathers_ = &world.own_group("gathers", sharers);
+  reductions_ = &world.own_group("reductions", sharers);
 }
 
 }  // namespace lockstep::comm

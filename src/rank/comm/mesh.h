@@ -18,6 +18,9 @@ class Mesh {
   const layout::MeshShape& shape() const { return shape_; }
   // Along one axis: the ranks that differ from this one in that coordinate alone.
   const Group& along(layout::Axis axis) const { return *along_[static_cast<std::size_t>(axis)]; }
+  // Along the shard axis, each on a connection of its own: what is gathered does not wait for what is reduced.
+  const Group& gathers() const { return *gathers_; }
+  const Group& reductions() const { return *reductions_; }
   // Who split the samples of a global batch.
   const Group& data() const { return *data_; }
   // Whose losses and counts add up.
@@ -28,7 +31,7 @@ class Mesh {
  private:
   layout::MeshShape shape_;
   std::array<const Group*, layout::axis_count> along_{};
-  const Group *data_, *loss_, *everyone_;
+  const Group *data_, *loss_, *everyone_, *gathers_, *reductions_;
 };
 
 }  // namespace lockstep::comm

@@ -89,7 +89,9 @@ class RankOrderTransport : public Transport {
     return {};
   }
   Work broadcast(const at::Tensor& tensor, int root) override { return done(wire_->broadcast(tensor, root)); }
-  Work all_gather(const at::Tensor& whole, const at::Tensor& mine) override { return done(wire_->all_gather(whole, mine)); }
+  Work all_gather(const at::Tensor& whole, const at::Tensor& mine) override {
+    return done(wire_->all_gather(bytes_of(whole), bytes_of(mine)));
+  }
   Work all_to_all(const at::Tensor& received, const at::Tensor& sent) override { return done(wire_->all_to_all(received, sent)); }
   Work send(const at::Tensor& tensor, int to) override { return done(wire_->send(tensor, to)); }
   Work recv(const at::Tensor& tensor, int from) override { return done(wire_->recv(tensor, from)); }

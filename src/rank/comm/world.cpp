@@ -145,6 +145,10 @@ std::shared_ptr<Transport> World::host_transport(const c10::intrusive_ptr<c10d::
 const Group& World::group(std::string_view name, const std::vector<int>& members) {
   const auto known = std::find_if(groups_.begin(), groups_.end(), [&](const Member& member) { return member.ranks == members; });
   if (known != groups_.end()) return known->group;
+  return own_group(name, members);
+}
+
+const Group& World::own_group(std::string_view name, const std::vector<int>& members) {
   const auto mine = std::find(members.begin(), members.end(), place_.rank);
   base::check(mine != members.end() && std::is_sorted(members.begin(), members.end()), "a rank asks for groups that it is in");
   const int rank = static_cast<int>(mine - members.begin()), size = static_cast<int>(members.size());

@@ -55,10 +55,17 @@ class HubFolder {
 // pages ahead are read by other threads meanwhile, those behind are given back: memory stays at the largest tensor and some hundred MB.
 using ReceivePiece = std::function<void(const std::string& name, const at::Tensor& host_view)>;
 void walk(const HubFolder& folder, std::span<const model::UnitSpec> units, const ReceivePiece& receive);
+// The same for these tensors, of each of which numbers [begin, begin + count) are looked at: no more than those is read.
+struct WantedNumbers {
+  std::string name;
+  std::int64_t begin, count;
+};
+void walk(const HubFolder& folder, std::span<const WantedNumbers> wanted, const ReceivePiece& receive);
 
-// Fills weights and, where there are any, master weights. Matrices that are held quantized are quantized on the device, one piece after the
-// other; pieces that the folder holds in four bits are taken as they are, or made whole for a unit that holds them whole. Checks first, so
-// nothing is written from a folder that does not fit. Returns check()'s notes.
+// Fills what is held of weights and, where there are any, of master weights; of a shard no more than that is read. Matrices that are held
+// quantized are quantized on the device, one piece after the other; pieces that the folder holds in four bits are taken as they are, or
+// made whole for a unit that holds them whole. Checks first, so nothing is written from a folder that does not fit. Returns check()'s
+// notes.
 std::vector<std::string> load_units(const HubFolder& folder, const std::vector<std::unique_ptr<model::Unit>>& units);
 
 // Copies host memory into tensors on a device, in pieces, converting on the device: the host never holds a second copy.

@@ -25,47 +25,68 @@ constexpr int reading_threads = 4;  // of one rank; one alone waits for the disk
 
 }  // namespace
 
-void walk(const HubFolder& folder, std::span<const model::UnitSpec> units, const ReceivePiece& receive) {
-  std::vector<std::string> names;
+namespace {
+
+std::span<const std::byte> bytes_of(const HubFolder& folder, const WantedNumbers& wanted) {
+  const HubFolder::Tensor* tensor = folder.find(wanted.name);
+  base::check(tensor != nullptr, "the folder was checked against these units");
+  const std::span<const std::byte> all = tensor->file->bytes(*tensor->entry);
+  const std::size_t element = c10::elementSize(tensor->entry->dtype);
+  if (tensor->entry->dtype == at::kByte) return all;  // codes, whose scales lie elsewhere
+  return all.subspan(static_cast<std::size_t>(wanted.begin) * element, static_cast<std::size_t>(wanted.count) * element);
+}
+
+}  // namespace
+
+void walk(const HubFolder& folder, std::span<const WantedNumbers> wanted, const ReceivePiece& receive) {
   std::vector<std::span<const std::byte>> ranges;
-  for (const model::UnitSpec& unit : units) {
-    for (const model::LeafSpec& leaf : unit.leaves) {
-      for (const model::Piece& piece : leaf.pieces) {
-        const HubFolder::Tensor* tensor = folder.find(piece.name);
-        base::check(tensor != nullptr, "the folder was checked against these units");
-        names.push_back(piece.name);
-        ranges.push_back(tensor->file->bytes(*tensor->entry));
-      }
-    }
-  }
+  for (const WantedNumbers& one : wanted) ranges.push_back(bytes_of(folder, one));
   ReadAhead pages(ranges, ahead_bytes, reading_threads);
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (!pages.wait(i)) {
       throw base::checkpoint_error("model", "{}: tensor {} cannot be read: the disk failed, or the file became shorter while it was read.",
-                                   folder.find(names[i])->file->path().string(), names[i]);
+                                   folder.find(wanted[i].name)->file->path().string(), wanted[i].name);
     }
-    receive(names[i], folder.view(names[i]));
+    receive(wanted[i].name, folder.view(wanted[i].name));
     pages.done(i);
   }
+}
+
+void walk(const HubFolder& folder, std::span<const model::UnitSpec> units, const ReceivePiece& receive) {
+  std::vector<WantedNumbers> wanted;
+  for (const model::UnitSpec& unit : units) {
+    for (const model::LeafSpec& leaf : unit.leaves) {
+      for (const model::Piece& piece : leaf.pieces) wanted.push_back({piece.name, 0, piece.elements()});
+    }
+  }
+  walk(folder, wanted, receive);
 }
 
 namespace {
 
 // Where a piece goes.
 struct Target {
-  std::vector<at::Tensor> views;             // dense: weights, and masters beside them
+  std::vector<at::Tensor> views;             // dense: weights, and masters beside them; as much as is held
+  std::int64_t begin = 0;                    // their first number in the piece
   model::QuantizedMatrix* matrix = nullptr;  // or quantized
   std::size_t index = 0;                     // which piece of it
   model::Piece piece = {};
+
+  std::int64_t count() const { return matrix != nullptr ? piece.elements() : views.front().numel(); }
+  bool holds_all() const { return count() == piece.elements(); }
 };
 
 std::map<std::string, Target> targets_of(const std::vector<std::unique_ptr<model::Unit>>& units) {
   std::map<std::string, Target> targets;
   for (const auto& unit : units) {
-    for (auto& [name, view] : unit->pieces_of(unit->weights())) targets[name].views.push_back(view);
-    if (unit->master().defined() && !unit->master().is_same(unit->weights())) {
-      for (auto& [name, view] : unit->pieces_of(unit->master())) targets[name].views.push_back(view);
-    }
+    const auto add = [&](const at::Tensor& held) {
+      for (model::NamedSlice& slice : unit->pieces_in(held)) {
+        targets[slice.name].begin = slice.begin;
+        targets[slice.name].views.push_back(std::move(slice.view));
+      }
+    };
+    add(unit->held_weights());
+    if (unit->master().defined() && !unit->master().is_same(unit->held_weights())) add(unit->master());
     const auto& leaves = unit->spec().leaves;
     for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
       for (std::size_t i = 0; i < leaves[leaf].pieces.size(); ++i) {
@@ -80,7 +101,8 @@ std::map<std::string, Target> targets_of(const std::vector<std::unique_ptr<model
 }
 
 void receive_whole(const at::Tensor& host, const Target& target, Upload& upload) {
-  if (target.matrix == nullptr) return upload.copy(host, target.views);
+  if (target.matrix == nullptr && target.holds_all()) return upload.copy(host, target.views);
+  if (target.matrix == nullptr) return upload.copy(host.reshape({-1}).narrow(0, target.begin, target.count()), target.views);
   const at::Tensor whole = at::empty(host.sizes(), target.matrix->options());  // gone when its codes are made
   upload.copy(host, std::span(&whole, 1));
   target.matrix->store(target.index, whole);
@@ -88,7 +110,15 @@ void receive_whole(const at::Tensor& host, const Target& target, Upload& upload)
 
 void receive_quantized(const HubFolder& folder, const Target& target) {
   const kernels::QuantizedBlocks blocks = read_bnb(folder, target.piece);
-  for (const at::Tensor& view : target.views) model::dequantize_into(view, blocks);
+  for (const at::Tensor& view : target.views) {
+    if (target.holds_all()) {
+      model::dequantize_into(view, blocks);
+    } else {
+      const at::Tensor whole = at::empty(target.piece.shape, view.options());  // gone when the numbers that are held are taken
+      model::dequantize_into(whole, blocks);
+      view.copy_(whole.view({-1}).narrow(0, target.begin, view.numel()));
+    }
+  }
   if (target.matrix == nullptr) return;
   if (target.matrix->kind() != kernels::Codes::nf4) {
     throw base::checkpoint_error("model", "{} holds its weights in four bits; load_in_8bit cannot hold them better. Use load_in_4bit.",
@@ -113,7 +143,16 @@ std::vector<std::string> load_units(const HubFolder& folder, const std::vector<s
   std::vector<std::string> notes = folder.check(specs);
   const auto targets = targets_of(units);
   Upload upload(units.front()->weights().device());
-  walk(folder, specs, [&](const std::string& name, const at::Tensor& view) {
+  std::vector<WantedNumbers> wanted;
+  for (const auto& unit : units) {
+    for (const model::LeafSpec& leaf : unit->spec().leaves) {
+      for (const model::Piece& piece : leaf.pieces) {
+        const Target& target = targets.at(piece.name);
+        if (target.count() > 0) wanted.push_back({piece.name, target.begin, target.count()});
+      }
+    }
+  }
+  walk(folder, wanted, [&](const std::string& name, const at::Tensor& view) {
     const Target& target = targets.at(name);
     view.scalar_type() == at::kByte ? receive_quantized(folder, target) : receive_whole(view, target, upload);
   });

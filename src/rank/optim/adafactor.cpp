@@ -110,10 +110,12 @@ void Adafactor::apply(const Parameter& p, const at::Tensor& update, std::int64_t
                    .zero_gradient = false});
 }
 
-std::vector<model::Unit::NamedView> Adafactor::named_state() const {
-  std::vector<model::Unit::NamedView> views;
+std::vector<model::NamedSlice> Adafactor::named_state() const {
+  std::vector<model::NamedSlice> views;
   for (const Parameter& p : parameters_) {
-    const auto add = [&](const char* kind, const at::Tensor& t) { views.push_back({fmt::format("{}.{}", kind, p.place.piece->name), t}); };
+    const auto add = [&](const char* kind, const at::Tensor& t) {
+      views.push_back({fmt::format("{}.{}", kind, p.place.piece->name), t, t.sizes().vec()});
+    };
     if (p.row.defined()) {
       add("exp_avg_sq_row", p.row);
       add("exp_avg_sq_col", p.column);

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "base/ceil_div.h"
+#include "base/error.h"
 
 namespace lockstep::optim {
 
@@ -26,7 +27,9 @@ AdamW8bit::State AdamW8bit::state_for(const model::HeldSlice& slice) const {
   State state;
   std::int64_t blocks = 0, small = 0;
   for (const Place& place : places(slice)) {
-    const bool coded = place.count >= kSmallest;
+    if (place.count == 0) continue;
+    const bool coded = place.piece->elements() >= kSmallest;
+    base::check(!coded || place.first % kernels::kQuantBlock == 0, "a shard cuts no block of 8-bit states");
     const Span* last = state.spans.empty() ? nullptr : &state.spans.back();
     const bool joins = last != nullptr && last->coded == coded && last->begin + last->count == place.begin && last->rate == place.rate &&
                        last->decay == place.decay && (!coded || last->count % kernels::kQuantBlock == 0);
@@ -75,26 +78,30 @@ void AdamW8bit::step(double learning_rate) {
   }
 }
 
-std::vector<model::Unit::NamedView> AdamW8bit::named_state() const {
-  std::vector<model::Unit::NamedView> views;
+std::vector<model::NamedSlice> AdamW8bit::named_state() const {
+  std::vector<model::NamedSlice> views;
   for (std::size_t i = 0; i < slices().size(); ++i) {
     const State& state = states_[i];
     std::int64_t blocks = 0, small = 0;
     for (const Place& place : places(slices()[i])) {
-      const auto add = [&](const char* kind, const at::Tensor& values) {
-        views.push_back({fmt::format("{}.{}", kind, place.piece->name), values});
+      const auto add = [&](std::string_view kind, const at::Tensor& values) { views.push_back(named(kind, place, values)); };
+      const auto add_scales = [&](std::string_view kind, const at::Tensor& scales) {
+        views.push_back({fmt::format("{}.{}", kind, place.piece->name),
+                         scales.narrow(0, blocks, blocks_of(place.count)),
+                         {blocks_of(place.piece->elements())},
+                         blocks_of(place.first)});
       };
-      const auto& shape = place.piece->shape;
-      if (place.count < kSmallest) {
-        add("exp_avg", state.first.narrow(0, small, place.count).view(shape));
-        add("exp_avg_sq", state.second.narrow(0, small, place.count).view(shape));
+      if (place.piece->elements() < kSmallest) {
+        add("exp_avg", state.first.narrow(0, small, place.count));
+        add("exp_avg_sq", state.second.narrow(0, small, place.count));
         small += place.count;
         continue;
       }
-      add("exp_avg", state.first_codes.narrow(0, place.begin, place.count).view(shape));
-      add("exp_avg_scale", state.first_scale.narrow(0, blocks, blocks_of(place.count)));
-      add("exp_avg_sq", state.second_codes.narrow(0, place.begin, place.count).view(shape));
-      add("exp_avg_sq_scale", state.second_scale.narrow(0, blocks, blocks_of(place.count)));
+      const auto codes = [&](const at::Tensor& all) { return all.narrow(0, all.numel() > 0 ? place.begin : 0, place.count); };
+      add("exp_avg", codes(state.first_codes));
+      add_scales("exp_avg_scale", state.first_scale);
+      add("exp_avg_sq", codes(state.second_codes));
+      add_scales("exp_avg_sq_scale", state.second_scale);
       blocks += blocks_of(place.count);
     }
   }

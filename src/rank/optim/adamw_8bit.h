@@ -16,7 +16,7 @@ class AdamW8bit : public Optimizer {
   AdamW8bit(const model::Store& store, const Settings& settings);
 
   void step(double learning_rate) override;
-  std::vector<model::Unit::NamedView> named_state() const override;
+  std::vector<model::NamedSlice> named_state() const override;
 
  private:
   // Neighbouring parameters that one call updates.

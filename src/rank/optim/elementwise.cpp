@@ -53,8 +53,8 @@ void Elementwise::step(double learning_rate) {
   }
 }
 
-std::vector<model::Unit::NamedView> Elementwise::named_state() const {
-  std::vector<model::Unit::NamedView> views;
+std::vector<model::NamedSlice> Elementwise::named_state() const {
+  std::vector<model::NamedSlice> views;
   for (std::size_t i = 0; i < slices().size(); ++i) {
     add_views(views, rule_ == kernels::Rule::sgd ? "momentum_buffer" : "exp_avg", slices()[i], first_[i]);
     if (second_[i].defined()) add_views(views, "exp_avg_sq", slices()[i], second_[i]);

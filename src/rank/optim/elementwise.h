@@ -12,7 +12,7 @@ class Elementwise : public Optimizer {
   Elementwise(const model::Store& store, const Settings& settings);
 
   void step(double learning_rate) override;
-  std::vector<model::Unit::NamedView> named_state() const override;
+  std::vector<model::NamedSlice> named_state() const override;
 
   const at::Tensor& first(std::size_t slice) const { return first_[slice]; }
   const at::Tensor& second(std::size_t slice) const { return second_[slice]; }

@@ -87,12 +87,10 @@ void Muon::update_other(const Parameter& p, double learning_rate) const {
        .place = slice.begin + p.place.begin});
 }
 
-std::vector<model::Unit::NamedView> Muon::named_state() const {
-  std::vector<model::Unit::NamedView> views;
+std::vector<model::NamedSlice> Muon::named_state() const {
+  std::vector<model::NamedSlice> views;
   for (const Parameter& p : parameters_) {
-    const auto add = [&](const char* kind, const at::Tensor& t) {
-      views.push_back({fmt::format("{}.{}", kind, p.place.piece->name), t.view(p.place.piece->shape)});
-    };
+    const auto add = [&](const char* kind, const at::Tensor& t) { views.push_back(named(kind, p.place, t)); };
     add(p.orthogonal ? "momentum_buffer" : "exp_avg", p.first);
     if (!p.orthogonal) add("exp_avg_sq", p.second);
   }

@@ -17,7 +17,7 @@ class Muon : public Optimizer {
   Muon(const model::Store& store, const Settings& settings);
 
   void step(double learning_rate) override;
-  std::vector<model::Unit::NamedView> named_state() const override;
+  std::vector<model::NamedSlice> named_state() const override;
 
  private:
   struct Parameter {

@@ -10,6 +10,7 @@
 #include "config/run_config.h"
 #include "rank/model/weights/store.h"
 #include "rank/model/weights/unit.h"
+#include "rank/optim/squares.h"
 
 namespace lockstep::optim {
 
@@ -60,12 +61,11 @@ class Optimizer {
   // f32 scalar on the device: loss_scale / nominal_tokens.
   const at::Tensor& scale() const { return scale_; }
 
-  // Sums of squares of the gradients that this rank counts, as they stand: [trained units] f64 on the device, in the order
-  // backward completes them, 0 for those that other ranks count: added up over the ranks, they are those of all.
-  at::Tensor sum_of_squares() const;
-  std::int64_t trained_units() const { return trained_units_; }
-  // The totals over all ranks, on the device, of any float type: squares of the summed gradient (any number of sums, added in their
-  // order), valid tokens, loss.
+  // Sums of squares of the gradients that this rank counts, as they stand: [square_sums] f64 on the device, 0 for those that other ranks
+  // count: added up over the ranks, they are those of all.
+  at::Tensor sum_of_squares() const { return squares_.measure(); }
+  std::int64_t square_sums() const { return squares_.sums(); }
+  // The totals over all ranks, on the device, of any float type: sums of squares of the summed gradient, valid tokens, loss.
   void finish_gradients(const at::Tensor& sum_of_squares, const at::Tensor& token_count, const at::Tensor& loss_sum);
   virtual void step(double learning_rate) = 0;
 
@@ -75,7 +75,7 @@ class Optimizer {
   StepReport report() const;  // waits for the device
 
   // States for checkpoints: views by the parameters' names, "<state>.<name>"; docs/checkpoints.md lists them for each method.
-  virtual std::vector<model::Unit::NamedView> named_state() const = 0;
+  virtual std::vector<model::NamedSlice> named_state() const = 0;
   void restore_control(std::int64_t updates, double loss_scale, std::int64_t good_steps, std::int64_t skipped_total);
   std::int64_t good_steps() const;  // waits for the device; for checkpoints
 
@@ -95,18 +95,22 @@ class Optimizer {
   // What the random bits of a unit's rounding follow from, beside the update count and a number's place in the unit.
   std::uint64_t key_of(const model::HeldSlice& slice) const;
 
-  // A piece of a slice: what a method that looks at whole matrices works on.
+  // A piece of a unit, as much of it as lies in a slice.
   struct Place {
     const model::LeafSpec* leaf;
     const model::Piece* piece;
-    std::int64_t begin, count;  // in the slice
+    std::int64_t begin, count;  // in the slice; count is 0 where all of it is elsewhere
+    std::int64_t first;         // the number of the piece that lies at `begin`
     double rate, decay;
+
+    bool whole() const { return count == piece->elements(); }
   };
-  // All of them; a slice never cuts one.
+  // All pieces of the slice's unit.
   std::vector<Place> places(const model::HeldSlice& slice) const;
-  // Views of `flat` (one number per number of the slice) by the names of its pieces, "<state>.<name>".
-  void add_views(std::vector<model::Unit::NamedView>& views, const char* state, const model::HeldSlice& slice,
+  // Views of `flat` (one number per number of the slice) by the names of its unit's pieces, "<state>.<name>".
+  void add_views(std::vector<model::NamedSlice>& views, std::string_view state, const model::HeldSlice& slice,
                  const at::Tensor& flat) const;
+  static model::NamedSlice named(std::string_view state, const Place& place, const at::Tensor& numbers);
 
   // In the same order every time; gradients may have moved since the last.
   std::span<const model::HeldSlice> slices() const { return store_.updates(); }
@@ -115,9 +119,8 @@ class Optimizer {
  private:
   const model::Store& store_;
   Settings settings_;
+  Squares squares_;
   at::Tensor control_, scale_;
-  std::int64_t trained_units_ = 0;
-  std::vector<std::int64_t> completed_before_;  // trained units that backward completes before each unit
 };
 
 // The method that settings.method names, over what this rank updates of the store, which must outlive it.

@@ -52,31 +52,14 @@ Settings settings_for(const config::RunConfig& config, double nominal_tokens) {
           .seed = trainer.seed};
 }
 
-Optimizer::Optimizer(const model::Store& store, const Settings& settings)
-    : store_(store), settings_(settings), completed_before_(store.units()) {
+Optimizer::Optimizer(const model::Store& store, const Settings& settings) : store_(store), settings_(settings), squares_(store) {
   base::check(!slices().empty(), "an optimizer has something to update");
-  for (std::size_t unit = store.units(); unit-- > 0;) {
-    completed_before_[unit] = trained_units_;
-    if (store.trained(unit)) ++trained_units_;
-  }
   restore_control(0, settings_.initial_loss_scale, 0, 0);
 }
 
-at::Tensor Optimizer::sum_of_squares() const {
-  std::vector<at::Tensor> flats;
-  std::vector<std::int64_t> places;
-  for (const model::HeldSlice& slice : store_.counts()) {
-    flats.push_back(slice.gradients);
-    places.push_back(completed_before_[slice.unit]);
-  }
-  if (static_cast<std::int64_t>(flats.size()) == trained_units_) return kernels::sum_of_squares(flats);
-  const at::Tensor sums = at::zeros({trained_units_}, control_.options());
-  if (flats.empty()) return sums;
-  return sums.index_copy_(0, at::tensor(places, at::kLong).to(control_.device()), kernels::sum_of_squares(flats));
-}
-
 void Optimizer::finish_gradients(const at::Tensor& sum_of_squares, const at::Tensor& token_count, const at::Tensor& loss_sum) {
-  kernels::finish_gradients(control_, scale_, sum_of_squares.to(at::kDouble), token_count.to(at::kDouble), loss_sum.to(at::kDouble),
+  kernels::finish_gradients(control_, scale_, squares_.by_unit(sum_of_squares.to(at::kDouble)), token_count.to(at::kDouble),
+                            loss_sum.to(at::kDouble),
                             {.nominal_tokens = settings_.nominal_tokens,
                              .max_norm = settings_.max_grad_norm,
                              .dynamic_scale = settings_.dynamic_loss_scale,
@@ -144,18 +127,27 @@ std::vector<Optimizer::Place> Optimizer::places(const model::HeldSlice& slice) c
     std::int64_t at = store_.flat(slice.unit).offsets[i].value() - slice.begin;
     for (const model::Piece& piece : leaves[i].pieces) {
       const std::int64_t begin = std::exchange(at, at + piece.elements());
-      if (at <= 0 || begin >= slice.count) continue;
-      base::check(begin >= 0 && at <= slice.count, "a slice of what is updated by matrices cuts none");
-      all.push_back({&leaves[i], &piece, begin, piece.elements(), rate_of(leaves[i]), leaves[i].decay ? settings_.weight_decay : 0});
+      const std::int64_t from = std::clamp<std::int64_t>(begin, 0, slice.count), to = std::clamp<std::int64_t>(at, from, slice.count);
+      all.push_back({.leaf = &leaves[i],
+                     .piece = &piece,
+                     .begin = from,
+                     .count = to - from,
+                     .first = std::clamp<std::int64_t>(-begin, 0, piece.elements()),
+                     .rate = rate_of(leaves[i]),
+                     .decay = leaves[i].decay ? settings_.weight_decay : 0});
     }
   }
   return all;
 }
 
-void Optimizer::add_views(std::vector<model::Unit::NamedView>& views, const char* state, const model::HeldSlice& slice,
+model::NamedSlice Optimizer::named(std::string_view state, const Place& place, const at::Tensor& numbers) {
+  return {fmt::format("{}.{}", state, place.piece->name), place.whole() ? numbers.view(place.piece->shape) : numbers, place.piece->shape,
+          place.first};
+}
+
+void Optimizer::add_views(std::vector<model::NamedSlice>& views, std::string_view state, const model::HeldSlice& slice,
                           const at::Tensor& flat) const {
-  for (const Place& place : places(slice))
-    views.push_back({fmt::format("{}.{}", state, place.piece->name), flat.narrow(0, place.begin, place.count).view(place.piece->shape)});
+  for (const Place& place : places(slice)) views.push_back(named(state, place, flat.narrow(0, place.begin, place.count)));
 }
 
 std::uint64_t Optimizer::key_of(const model::HeldSlice& slice) const {

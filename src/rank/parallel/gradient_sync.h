@@ -11,27 +11,23 @@
 
 #include "config/run_config.h"
 #include "rank/comm/comm.h"
+#include "rank/parallel/exchange.h"
 #include "rank/model/weights/whole_store.h"
 
 namespace lockstep::parallel {
 
 // Listens to the store, which must outlive it, as must the gradient buffer. One thread.
-class GradientSync {
+class GradientSync final : public Exchange {
  public:
   // gradients: one buffer that holds those of all trained units, in the order backward completes them.
   GradientSync(const at::Tensor& gradients, model::WholeStore& store, const config::ParallelConfig& options);
-  ~GradientSync();
+  ~GradientSync() override;
   GradientSync(const GradientSync&) = delete;
 
-  // Collective. Before the last micro-step's backward: from now on each complete bucket is reduced at once.
-  void arm(const comm::Group& group);
-  // Collective. In place of arm(), where all gradients stand already.
-  void start_all(const comm::Group& group);
-  // Collective. In place of a backward that announces its gradients: launches a recorded one, which has a finish() in it.
-  void replay(const comm::Group& group, const std::function<void()>& launch);
-  // Collective. Starts what is left and waits for all. A parameter without a gradient is an error that names it,
-  // unless parallel.find_unused_parameters says that this is meant.
-  void finish(const comm::Group& group);
+  void arm(const comm::Group& group) override;
+  void start_all(const comm::Group& group) override;
+  void replay(const comm::Group& group, const std::function<void()>& launch) override;
+  void finish(const comm::Group& group) override;
 
   struct Bucket {
     at::Tensor gradients;  // slice of the buffer

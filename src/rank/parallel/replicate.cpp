@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "rank/model/weights/quantized.h"
 #include "rank/parallel/base_fingerprint.h"
+#include "rank/parallel/replicated_store.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -69,10 +70,10 @@ std::int64_t count_parameters(const std::vector<model::Unit*>& units) {
 
 // Units whose gradients lie in one buffer: the first unit completes last, so it comes last there.
 std::vector<std::unique_ptr<model::Unit>> make_trained(std::vector<std::optional<model::UnitSpec>> specs, model::UnitStorage storage,
-                                                       at::Tensor& gradients) {
+                                                       GradientMemory& gradients) {
   std::int64_t end = 0;
   for (const auto& spec : specs) end += spec ? model::flat_elements(*spec) : 0;
-  gradients = at::zeros({end}, at::TensorOptions().device(storage.device).dtype(storage.gradient_dtype));
+  gradients.memory = at::zeros({end}, at::TensorOptions().device(storage.device).dtype(storage.gradient_dtype));
   std::vector<std::unique_ptr<model::Unit>> units;
   for (auto& spec : specs) {
     if (!spec) {
@@ -80,9 +81,10 @@ std::vector<std::unique_ptr<model::Unit>> make_trained(std::vector<std::optional
       continue;
     }
     const std::int64_t elements = model::flat_elements(*spec);
-    storage.gradient_memory = gradients.narrow(0, end - elements, elements);
+    storage.gradient_memory = gradients.memory.narrow(0, end - elements, elements);
     units.push_back(std::make_unique<model::Unit>(std::move(*spec), storage));
     end -= elements;
+    gradients.tenants.push_back({units.back().get(), end, elements});
   }
   return units;
 }
@@ -107,11 +109,22 @@ std::int64_t Replica::parameters() const { return count_parameters(in_forward_or
 
 std::int64_t Replica::trained_parameters() const { return count_parameters(trained_in_forward_order()); }
 
+std::int64_t Replica::gradient_elements() const {
+  std::int64_t elements = 0;
+  for (const GradientMemory& home : gradients) elements += home.memory.numel();
+  return elements;
+}
+
+void Replica::zero_gradients() const {
+  for (const GradientMemory& home : gradients) home.memory.zero_();
+}
+
 namespace {
 
-Replica with_store(Replica replica) {
-  replica.store = std::make_unique<ReplicatedStore>(replica.in_forward_order(), replica.adapters_in_forward_order());
-  replica.store->look_again();
+Replica with_store(Replica replica, ReplicaSeat seat) {
+  auto store = std::make_unique<ReplicatedStore>(replica.in_forward_order(), replica.adapters_in_forward_order());
+  store->deal(seat.rank, seat.ranks);
+  replica.store = std::move(store);
   return replica;
 }
 
@@ -123,44 +136,48 @@ std::vector<std::unique_ptr<model::Unit>> make_frozen(std::vector<model::UnitSpe
 
 }  // namespace
 
-Replica make_replica(std::vector<model::UnitSpec> specs, const model::UnitStorage& storage) {
+Replica make_replica(std::vector<model::UnitSpec> specs, const model::UnitStorage& storage, ReplicaSeat seat) {
   Replica replica;
   if (storage.trainable) {
     std::vector<std::optional<model::UnitSpec>> trained;
     for (model::UnitSpec& spec : specs) trained.emplace_back(std::move(spec));
-    replica.units = make_trained(std::move(trained), storage, replica.gradients);
+    replica.units = make_trained(std::move(trained), storage, replica.gradients.emplace_back());
   } else {
     replica.units = make_frozen(std::move(specs), storage);
   }
-  return with_store(std::move(replica));
+  return with_store(std::move(replica), seat);
 }
 
 Replica make_adapted_replica(std::vector<model::UnitSpec> specs, std::vector<std::optional<model::UnitSpec>> adapters,
-                             model::UnitStorage storage) {
+                             model::UnitStorage storage, ReplicaSeat seat) {
   Replica replica;
   storage.trainable = false;
   replica.units = make_frozen(std::move(specs), storage);
-  storage.trainable = true;
-  storage.quantization = model::Quantization::none;
-  replica.adapters = make_trained(std::move(adapters), storage, replica.gradients);
-  return with_store(std::move(replica));
+  add_adapters(replica, std::move(adapters), storage);
+  return with_store(std::move(replica), seat);
 }
 
-void hold_gradients(Replica& replica, at::ScalarType type) {
-  if (replica.gradients.scalar_type() == type) return;
-  const auto options = replica.gradients.options().dtype(type);
-  const std::int64_t elements = replica.gradients.numel();
-  std::vector<model::Unit*> units;  // in the order backward completes them
-  for (const model::HeldSlice& slice : replica.store->updates()) units.push_back(&replica.store->unit(slice.unit));
+void add_adapters(Replica& replica, std::vector<std::optional<model::UnitSpec>> adapters, model::UnitStorage storage) {
+  storage.trainable = true;
+  storage.quantization = model::Quantization::none;
+  replica.adapters = make_trained(std::move(adapters), storage, replica.gradients.emplace_back());
+}
+
+void hold_gradients(Replica& replica, at::ScalarType type, at::ScalarType sums) {
+  if (replica.gradient_type() == type && type == sums) return;
   // First what there is goes, so that memory need not hold both.
-  replica.gradients = at::Tensor();
-  for (model::Unit* unit : units) unit->place_gradients({});
+  std::vector<std::int64_t> elements;
+  const auto options = replica.gradients.front().memory.options().dtype(type);
+  for (GradientMemory& home : replica.gradients) {
+    elements.push_back(home.memory.numel());
+    home.memory = at::Tensor();
+    for (const auto& tenant : home.tenants) tenant.unit->place_gradients({});
+  }
   if (!options.device().is_cpu()) at::getDeviceAllocator(options.device().type())->emptyCache();
-  replica.gradients = at::zeros({elements}, options);
-  std::int64_t begin = 0;
-  for (model::Unit* unit : units) {
-    unit->place_gradients(replica.gradients.narrow(0, begin, unit->elements()));
-    begin += unit->elements();
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    GradientMemory& home = replica.gradients[i];
+    home.memory = at::zeros({elements[i]}, options);
+    for (const auto& tenant : home.tenants) tenant.unit->place_gradients(home.memory.narrow(0, tenant.begin, tenant.count), sums);
   }
   replica.store->look_again();
 }

@@ -1,9 +1,18 @@
-// Whole units to the rank that has counted least so far, so that a unit's sum is made by one rank, in one order.
+// Deals units out.
 #include "rank/parallel/replicated_store.h"
 
 #include "layout/spread/placement.h"
 
 namespace lockstep::parallel {
+
+std::vector<model::HeldSlice> dealt_out(std::span<const model::HeldSlice> units, int rank, int ranks) {
+  std::vector<layout::PlacedUnit> placed;
+  for (const model::HeldSlice& slice : units) placed.push_back({.elements = slice.count, .matrices = {0}});
+  std::vector<model::HeldSlice> mine;
+  const std::vector<std::vector<layout::Slice>> by_rank = layout::owned_by_rank(placed, ranks);
+  for (const layout::Slice& one : by_rank[static_cast<std::size_t>(rank)]) mine.push_back(units[one.unit]);
+  return mine;
+}
 
 void ReplicatedStore::deal(int rank, int ranks) {
   rank_ = rank;
@@ -13,11 +22,7 @@ void ReplicatedStore::deal(int rank, int ranks) {
 
 void ReplicatedStore::look_again() {
   WholeStore::look_again();
-  std::vector<layout::PlacedUnit> units;
-  for (const model::HeldSlice& slice : updates()) units.push_back({.elements = slice.count, .matrices = {0}});
-  counts_.clear();
-  const std::vector<std::vector<layout::Slice>> by_rank = layout::owned_by_rank(units, ranks_);
-  for (const layout::Slice& mine : by_rank[static_cast<std::size_t>(rank_)]) counts_.push_back(updates()[mine.unit]);
+  counts_ = dealt_out(updates(), rank_, ranks_);
 }
 
 }  // namespace lockstep::parallel

@@ -1,13 +1,17 @@
 // The store of replicas: every rank holds every unit whole and updates all of it. What is counted once is dealt out by units.
 #pragma once
 
-#include "rank/model/weights/whole_store.h"
+#include "rank/parallel/rank_store.h"
 
 namespace lockstep::parallel {
 
-class ReplicatedStore final : public model::WholeStore {
+// Those of the units that one of so many ranks counts: whole ones to the rank that has counted least so far, so that a unit's sum is made
+// by one rank, in one order.
+std::vector<model::HeldSlice> dealt_out(std::span<const model::HeldSlice> units, int rank, int ranks);
+
+class ReplicatedStore final : public RankStore {
  public:
-  using WholeStore::WholeStore;
+  using RankStore::RankStore;
 
   // This rank's place among the replicas; one of one until it is told.
   void deal(int rank, int ranks);

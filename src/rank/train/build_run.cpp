@@ -64,6 +64,15 @@ std::shared_ptr<kernels::Progress> watched_progress(comm::World& world, const st
   return progress;
 }
 
+layout::MeshShape mesh_shape(const config::ParallelConfig& parallel, int ranks) {
+  if (parallel.shard == config::ShardKind::none) return {{layout::Axis::replicate, ranks}};
+  const int groups = static_cast<int>(parallel.replicate);
+  if (ranks % groups != 0)
+    throw base::usage_error(
+        "parallel", "parallel.replicate = {} groups of ranks cannot be made of {} ranks: each has as many as the others.", groups, ranks);
+  return {{layout::Axis::replicate, groups}, {layout::Axis::shard, ranks / groups}};
+}
+
 void connect(Run& run, const RunRequest& request) {
   run.page->set_phase(journal::Phase::connecting, 0);
   run.world = std::make_unique<comm::World>(comm::World::Options{.place = request.place,
@@ -72,7 +81,7 @@ void connect(Run& run, const RunRequest& request) {
                                                                  .timeout_s = run.config.parallel.timeout_s,
                                                                  .nccl = run.faults.broken_nccl()},
                                             run.page);
-  run.mesh = std::make_unique<comm::Mesh>(*run.world, layout::MeshShape{{layout::Axis::replicate, request.place.world_size}});
+  run.mesh = std::make_unique<comm::Mesh>(*run.world, mesh_shape(run.config.parallel, request.place.world_size));
   run.batch = config::plan_batch(run.config, run.mesh->data().size());
 }
 
@@ -81,9 +90,17 @@ void be_deterministic() {
   at::globalContext().setDeterministicFillUninitializedMemory(false);  // only hides reads of unwritten memory, at a price
 }
 
+void connect_gradients(Run& run) {
+  run.gradients = run.replica.exchange;
+  if (run.gradients != nullptr) return;
+  run.gradient_sync =
+      std::make_unique<parallel::GradientSync>(run.replica.gradients.front().memory, *run.replica.store, run.config.parallel);
+  run.gradients = run.gradient_sync.get();
+}
+
 std::unique_ptr<MicroSteps> make_micro_steps(Run& run) {
   const at::Device device = run.world->device();
-  const bool fixed_shapes = run.task->training()->fixed_shapes();
+  const bool fixed_shapes = run.task->training()->fixed_shapes() && run.config.parallel.shard == config::ShardKind::none;
   const std::int64_t rows = run.batch.batch_size * run.config.data.seq_len;
   return std::make_unique<MicroSteps>(*run.task, *run.model, *run.gradients, run.mesh->loss(),
                                       MicroSteps::Options{.recorder = graph_recorder_for(run.config, device, fixed_shapes),
@@ -113,15 +130,18 @@ Start load(Run& run) {
     else
       start.notes = load_weights(run.config, run.replica);
   }
+  everyone.meet("loading weights");
+  run.replica.store->updated();
   initialize_adapters(run.config, run.replica, *run.model);
   if (run.config.lora.enabled) run.base_fingerprint = parallel::base_fingerprint(run.replica);
   if (start.checkpoint) {
     start.restored = restore(run, *start.checkpoint);
     start.notes.insert(start.notes.end(), start.restored->notes.begin(), start.restored->notes.end());
   }
-  everyone.meet("loading weights");
+  everyone.meet("loading a checkpoint");
   // DoRA's first magnitudes are sums, which machines with different processors round differently.
   if (run.config.lora.dora && !start.checkpoint) parallel::broadcast_weights(replicas, run.replica);
+  run.replica.store->updated();
   parallel::verify_equal(replicas, run.replica, run.progress.step);
   parallel::verify_frozen_equal(replicas, run.replica);
   return start;
@@ -169,17 +189,16 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->page->set_phase(journal::Phase::building, 0);
   if (run->config.trainer.deterministic) be_deterministic();
   run->task = open_task(run->mesh->data(), run->config);
-  run->replica = make_units(run->config, request.device);
-  run->replica.store->deal(run->mesh->along(layout::Axis::replicate).rank(), run->mesh->along(layout::Axis::replicate).size());
+  run->replica = make_units(run->config, request.device, run->mesh.get());
   run->model = run->task->make_model(*run->replica.store);
   choose_precision(run->config, *run->model, request.device);
   run->optimizer = optim::make_optimizer(run->config, *run->replica.store, run->nominal_trained());
   everyone.meet("building the model");
   choose_memory(everyone, *run);
   const std::string fitted = fit_batch_size(everyone, *run);
-  run->gradients = std::make_unique<parallel::GradientSync>(run->replica.gradients, *run->replica.store, run->config.parallel);
+  connect_gradients(*run);
   run->micro_steps = make_micro_steps(*run);
-  run->totals = std::make_unique<model::Totals>(sums_of_a_step(everyone.size(), run->optimizer->trained_units()), request.device);
+  run->totals = std::make_unique<model::Totals>(sums_of_a_step(everyone.size(), run->optimizer->square_sums()), request.device);
 
   Start start = load(*run);
   if (!fitted.empty()) start.notes.insert(start.notes.begin(), fitted);

@@ -37,7 +37,17 @@ void fold(const hub::PeftAdapter& adapter, const parallel::Replica& replica) {
 
 }  // namespace
 
-parallel::Replica make_units(const config::RunConfig& config, at::Device device) {
+layout::Placement placement_of(const config::RunConfig& config) {
+  switch (config.parallel.shard) {
+    case config::ShardKind::none: return layout::replicas;
+    case config::ShardKind::optimizer: return layout::zero_1;
+    case config::ShardKind::gradients: return layout::zero_2;
+    case config::ShardKind::full: return layout::zero_3;
+  }
+  throw base::Bug("a kind of shards that has no placement");
+}
+
+parallel::Replica make_units(const config::RunConfig& config, at::Device device, const comm::Mesh* mesh) {
   const layout::Holding holding = layout::model_holding(config);
   const at::ScalarType dtype = model::scalar_type(holding.dtype);
   const model::UnitStorage storage{.device = device,
@@ -47,8 +57,17 @@ parallel::Replica make_units(const config::RunConfig& config, at::Device device)
                                    .master = holding.master,
                                    .quantization = holding.quantization,
                                    .double_quant = holding.double_quant};
-  if (!config.lora.enabled) return parallel::make_replica(model::decoder_units(config.model), storage);
-  return parallel::make_adapted_replica(model::decoder_units(config.model), model::adapter_units(config.model, config.lora), storage);
+  std::vector<model::UnitSpec> units = model::decoder_units(config.model);
+  std::vector<std::optional<model::UnitSpec>> adapters;
+  if (config.lora.enabled) adapters = model::adapter_units(config.model, config.lora);
+  const layout::Placement placement = placement_of(config);
+  // Adapters are few: where the units beside them are whole, there is nothing to cut.
+  const bool cut = config.lora.enabled ? placement.weights != layout::Spread::whole : placement != layout::replicas;
+  if (cut && mesh != nullptr && mesh->along(layout::Axis::shard).size() > 1)
+    return parallel::make_sharded(std::move(units), std::move(adapters), storage, *mesh, placement, config);
+  const parallel::ReplicaSeat seat = mesh ? parallel::ReplicaSeat{mesh->data().rank(), mesh->data().size()} : parallel::ReplicaSeat{};
+  if (!config.lora.enabled) return parallel::make_replica(std::move(units), storage, seat);
+  return parallel::make_adapted_replica(std::move(units), std::move(adapters), storage, seat);
 }
 
 void choose_precision(const config::RunConfig& config, model::Stage& model, at::Device device) {

@@ -68,7 +68,8 @@ struct Run {
   parallel::Replica replica;
   std::unique_ptr<model::Stage> model;
   std::unique_ptr<parallel::GradientSums> gradient_sums;  // null where gradients need none behind them
-  std::unique_ptr<parallel::GradientSync> gradients;
+  std::unique_ptr<parallel::GradientSync> gradient_sync;  // of whole units
+  parallel::Exchange* gradients = nullptr;                // that, or the store of units in shards
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<MicroSteps> micro_steps;
   std::unique_ptr<model::Totals> totals;  // of a step

@@ -21,8 +21,8 @@ void add_own_line(const Run& run, model::Totals& totals) {
 
 }  // namespace
 
-std::vector<model::Sum> sums_of_a_step(int ranks, std::int64_t trained_units) {
-  return {{std::string(sum::loss)},   {std::string(sum::trained)},           {std::string(sum::squares), trained_units},
+std::vector<model::Sum> sums_of_a_step(int ranks, std::int64_t square_sums) {
+  return {{std::string(sum::loss)},   {std::string(sum::trained)},           {std::string(sum::squares), square_sums},
           {std::string(sum::wishes)}, {std::string(sum::not_finite), ranks}, {std::string(sum::peak_memory), ranks}};
 }
 
@@ -60,7 +60,7 @@ StepOutcome train_step(Run& run) {
   }
   if (run.faults.spoils_loss(outcome.step)) {
     totals.of(sum::loss).fill_(NAN);
-    run.replica.gradients.fill_(NAN);
+    for (const model::HeldSlice& slice : run.replica.store->updates()) slice.gradients.fill_(NAN);
   }
 
   run.enter(journal::Phase::reducing);
@@ -76,6 +76,7 @@ StepOutcome train_step(Run& run) {
   run.enter(journal::Phase::updating);
   run.optimizer->finish_gradients(totals.all_of(sum::squares), totals.of(sum::trained), totals.of(sum::loss));
   run.optimizer->step(outcome.learning_rate);
+  run.replica.store->updated();
   outcome.control = run.optimizer->control();
   for (const auto& mover : run.after_update) mover->follow(outcome);
 

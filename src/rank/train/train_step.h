@@ -23,7 +23,7 @@ inline constexpr std::string_view wishes = "wishes";
 inline constexpr double from_control_file = 1 << 20;                                       // more than there are ranks
 inline constexpr std::string_view not_finite = "not finite", peak_memory = "peak memory";  // one a rank
 }  // namespace sum
-std::vector<model::Sum> sums_of_a_step(int ranks, std::int64_t trained_units);
+std::vector<model::Sum> sums_of_a_step(int ranks, std::int64_t square_sums);
 
 // What sum::wishes says.
 journal::Wishes wishes_in(double total);

@@ -41,7 +41,7 @@ struct Net {
   Net(const config::ParallelConfig& options, const model::UnitStorage& storage)
       : replica(parallel::make_replica(model::decoder_units(tiny()), storage)),
         model(tiny(), {}, *replica.store),
-        sync(replica.gradients, *replica.store, options) {
+        sync(replica.gradients.front().memory, *replica.store, options) {
     model::initialize(replica.units, 3);
   }
   parallel::Replica replica;
@@ -78,12 +78,12 @@ TEST_P(Buckets, GradientsEqualOneRankWithTheWholeBatch) {
     const auto mine = [&](const at::Tensor& all) { return all.narrow(0, first, 2).contiguous().to(world.device()); };
     net.model.forward_backward(mine(tokens), mine(targets), at::ones({}).to(world.device()));
     net.sync.finish(world.everyone());
-    return values(net.replica.gradients);
+    return values(net.replica.gradients.front().memory);
   });
   Net alone({});
   const auto [tokens, targets] = global_batch(ranks);
   alone.model.forward_backward(tokens, targets, at::ones({}));
-  for (const auto& result : results) expect_close(result, values(alone.replica.gradients), 1e-6);
+  for (const auto& result : results) expect_close(result, values(alone.replica.gradients.front().memory), 1e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Buckets, ::testing::Values(Case{1, 25}, Case{2, 25}, Case{2, 0.001}, Case{3, 0.013}, Case{4, 0.05}));
@@ -103,11 +103,11 @@ TEST_P(RecordedReductions, EqualThoseThatAreNot) {
     const at::Tensor targets = all_targets.narrow(0, first, 2).contiguous().to(world.device());
     const at::Tensor scale = at::ones({}).to(world.device());
     const auto plain_step = [&] {
-      net.replica.gradients.zero_();
+      net.replica.gradients.front().memory.zero_();
       net.sync.arm(ranks);
       net.model.forward_backward(tokens, targets, scale);
       net.sync.finish(ranks);
-      return values(net.replica.gradients);
+      return values(net.replica.gradients.front().memory);
     };
     plain_step();
     const auto expected = plain_step();
@@ -123,11 +123,11 @@ TEST_P(RecordedReductions, EqualThoseThatAreNot) {
       });
     }
     for (int step = 0; step < 5; ++step) {
-      net.replica.gradients.zero_();
+      net.replica.gradients.front().memory.zero_();
       net.sync.arm(ranks);
       net.sync.replay(ranks, [&] { graph->launch(); });
       net.sync.finish(ranks);
-      expect_close(values(net.replica.gradients), expected, tolerance);
+      expect_close(values(net.replica.gradients.front().memory), expected, tolerance);
       if (step % 2 == 0) expect_close(plain_step(), expected, tolerance);
     }
     return expected;
@@ -167,7 +167,7 @@ struct TwoLeaves {
             {{.name = "pair",
               .leaves = {{.name = "a", .pieces = {{"net.a.weight", {8, 8}}}}, {.name = "b", .pieces = {{"net.b.weight", {8, 8}}}}}}},
             {})),
-        sync(replica.gradients, *replica.store, options) {}
+        sync(replica.gradients.front().memory, *replica.store, options) {}
   void backward(bool uses_b) {
     replica.units[0]->gradient(0).add_(1);
     replica.store->complete(0, 0);
@@ -210,11 +210,11 @@ TEST(GradientSync, AccumulationMicroStepsTalkToNobody) {
       if (micro == 2) net.sync.arm(world.everyone());
       net.backward(true);
       if (micro < 2) {
-        EXPECT_EQ(net.replica.gradients.sum().item<double>(), 128.0 * (micro + 1));
+        EXPECT_EQ(net.replica.gradients.front().memory.sum().item<double>(), 128.0 * (micro + 1));
       }
     }
     net.sync.finish(world.everyone());
-    return std::vector<double>{net.replica.gradients.sum().item<double>()};
+    return std::vector<double>{net.replica.gradients.front().memory.sum().item<double>()};
   });
   for (const auto& result : results) EXPECT_EQ(result, std::vector<double>{2 * 3 * 128});
 }
@@ -231,13 +231,14 @@ TEST(GradientSync, WideSumsTravelInTheWeightsType) {
       net.model.forward_backward(mine(tokens), mine(targets), at::ones({}).to(world.device()));
     }
     net.sync.finish(world.everyone());
-    EXPECT_TRUE(net.replica.gradients.equal(net.replica.gradients.to(at::kBFloat16).to(at::kFloat))) << "the wire carries 16 bits";
-    return values(net.replica.gradients);
+    EXPECT_TRUE(net.replica.gradients.front().memory.equal(net.replica.gradients.front().memory.to(at::kBFloat16).to(at::kFloat)))
+        << "the wire carries 16 bits";
+    return values(net.replica.gradients.front().memory);
   });
   Net alone({}, {.weight_dtype = at::kBFloat16, .gradient_dtype = at::kFloat});
   const auto [tokens, targets] = global_batch(2);
   for (int micro = 0; micro < 3; ++micro) alone.model.forward_backward(tokens, targets, at::ones({}));
-  for (const auto& result : results) expect_close(result, values(alone.replica.gradients), 1e-2);
+  for (const auto& result : results) expect_close(result, values(alone.replica.gradients.front().memory), 1e-2);
 }
 
 // 16-bit gradients with f32 sums behind them: ranks that flush, settle and then reduce, against one that sums in f32.
@@ -257,12 +258,12 @@ TEST(GradientSync, FlushedSumsOfTwoRanksEqualOneRank) {
     sums.settle();
     net.sync.start_all(world.everyone());
     net.sync.finish(world.everyone());
-    return std::vector<double>{net.replica.gradients.to(at::kDouble).norm().item<double>()};
+    return std::vector<double>{net.replica.gradients.front().memory.to(at::kDouble).norm().item<double>()};
   });
   Net alone({}, {.weight_dtype = at::kBFloat16, .gradient_dtype = at::kFloat});
   const auto [tokens, targets] = global_batch(2);
   alone.model.forward_backward(tokens, targets, at::ones({}));
-  const double expected = micro_steps * alone.replica.gradients.to(at::kDouble).norm().item<double>();
+  const double expected = micro_steps * alone.replica.gradients.front().memory.to(at::kDouble).norm().item<double>();
   for (const auto& result : results) EXPECT_NEAR(result.front() / expected, 1, 5e-3);
 }
 

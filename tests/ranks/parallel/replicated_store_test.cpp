@@ -17,16 +17,19 @@ Replica tiny_replica() {
   const auto shape =
       config::with_defaults({.hidden_size = 96, .num_layers = 3, .num_heads = 4, .kv_heads = 2, .vocab_size = 701, .max_seq_len = 16});
   Replica replica = make_replica(layout::decoder_units(shape), {});
-  replica.gradients.copy_(at::randn({replica.gradients.numel()}, at::detail::createCPUGenerator(3)));
+  const at::Tensor& gradients = replica.gradients.front().memory;
+  gradients.copy_(at::randn({gradients.numel()}, at::detail::createCPUGenerator(3)));
   return replica;
 }
+
+void deal(const Replica& replica, int rank, int ranks) { dynamic_cast<ReplicatedStore&>(*replica.store).deal(rank, ranks); }
 
 TEST(ReplicatedStore, CountsEveryUnitOnce) {
   const Replica replica = tiny_replica();
   for (const int ranks : {1, 2, 3, 5, 7}) {
     std::vector<int> counted(replica.store->units());
     for (int rank = 0; rank < ranks; ++rank) {
-      replica.store->deal(rank, ranks);
+      deal(replica, rank, ranks);
       EXPECT_EQ(replica.store->updates().size(), replica.units.size()) << "each rank updates all";
       for (const model::HeldSlice& slice : replica.store->counts()) {
         EXPECT_EQ(slice.begin, 0);
@@ -42,12 +45,12 @@ TEST(ReplicatedStore, SquaresOfAllRanksAreThoseOfOne) {
   const Replica replica = tiny_replica();
   const auto optimizer = optim::make_optimizer(*replica.store, {});
   const at::Tensor alone = optimizer->sum_of_squares();
-  ASSERT_EQ(alone.numel(), optimizer->trained_units());
-  EXPECT_NEAR(alone.sum().item<double>(), replica.gradients.to(at::kDouble).square().sum().item<double>(), 1e-3);
+  ASSERT_EQ(alone.numel(), optimizer->square_sums());
+  EXPECT_NEAR(alone.sum().item<double>(), replica.gradients.front().memory.to(at::kDouble).square().sum().item<double>(), 1e-3);
   for (const int ranks : {2, 3, 7}) {
     const at::Tensor all = at::zeros_like(alone);
     for (int rank = 0; rank < ranks; ++rank) {
-      replica.store->deal(rank, ranks);
+      deal(replica, rank, ranks);
       all.add_(optimizer->sum_of_squares());
     }
     EXPECT_TRUE(at::equal(all, alone)) << ranks << " ranks";

@@ -78,7 +78,7 @@ void run(const std::filesystem::path& in, const std::filesystem::path& job_path,
   }
   std::vector<checkpoint::NamedTensor> contents;
   for (const auto& [name, view] : unit.pieces_of(unit.exact())) contents.push_back({"weight." + name, view});
-  for (const auto& [name, view] : optimizer->named_state()) contents.push_back({name, view});
+  for (const auto& [name, view, shape, begin] : optimizer->named_state()) contents.push_back({name, view});
   support::write_safetensors(out, contents);
 }
 

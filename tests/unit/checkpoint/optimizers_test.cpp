@@ -61,7 +61,7 @@ struct Trained {
     for (std::size_t i = 0; i < units.size(); ++i) {
       for (auto& [name, view] : units[i]->pieces_of(units[i]->exact())) contents.model.push_back({name, view, static_cast<int>(i)});
     }
-    for (auto& [name, view] : optimizer->named_state())
+    for (auto& [name, view, shape, begin] : optimizer->named_state())
       contents.optimizer.push_back({name, view, name.find("layers.1.") == std::string::npos ? 0 : 1});
     return contents;
   }

@@ -34,13 +34,29 @@ TEST(Placement, EveryElementIsUpdatedAndCountedOnce) {
   }
 }
 
-TEST(Placement, SlicesAreOfOneSizeAndCutAtBlocksOfStates) {
-  EXPECT_EQ(shard_elements(1024, 4), 256);
-  EXPECT_EQ(shard_elements(1024, 3), 512) << "342 rounded up";
-  EXPECT_EQ(shard_of(7, 1024, 0, 3), (Slice{7, 0, 512}));
-  EXPECT_EQ(shard_of(7, 1024, 1, 3), (Slice{7, 512, 512}));
-  EXPECT_EQ(shard_of(7, 1024, 2, 3), (Slice{7, 1024, 0})) << "fewer blocks than ranks: the last has none";
-  EXPECT_EQ(shard_of(0, 256 * 7, 4, 5), (Slice{0, 256 * 7, 0}));
+TEST(Placement, SlicesAreOfOneSizeAndCutAtStretches) {
+  EXPECT_EQ(shard_elements({.elements = 2048}, 4), 512);
+  EXPECT_EQ(shard_elements({.elements = 2048}, 3), 1024) << "683 rounded up";
+  EXPECT_EQ(shard_of(7, 2048, 0, 1024), (Slice{7, 0, 1024}));
+  EXPECT_EQ(shard_of(7, 2048, 1, 1024), (Slice{7, 1024, 1024}));
+  EXPECT_EQ(shard_of(7, 2048, 2, 1024), (Slice{7, 2048, 0})) << "fewer stretches than ranks: the last has none";
+  EXPECT_EQ(shard_of(0, 1792, 1, 1024), (Slice{0, 1024, 768})) << "the last is shorter";
+}
+
+TEST(Placement, NoBlockOf8BitStatesIsCut) {
+  const UnitSpec unit{.name = "odd",
+                      .leaves = {{.name = "w", .pieces = {{"a", {72, 72}}, {"b", {100, 72}}}}, {.name = "n", .pieces = {{"n", {72}}}}}};
+  const FlatLayout flat = flat_layout(unit, {});
+  for (const int ranks : {1, 2, 3, 5, 8}) {
+    const Cuttable where = cuttable(unit, flat, config::Optimizer::adamw_8bit);
+    ASSERT_EQ(where.blocks.size(), 2u);
+    const std::int64_t size = shard_elements(where, ranks);
+    EXPECT_GE(size * ranks, flat.elements);
+    for (std::int64_t at = size; at < flat.elements; at += size)
+      for (const auto& [begin, end] : where.blocks)
+        if (at > begin && at < end) EXPECT_EQ((at - begin) % state_block, 0) << ranks << " ranks";
+    EXPECT_LE(shard_elements(cuttable(unit, flat, config::Optimizer::adamw), ranks), size);
+  }
 }
 
 TEST(Placement, OwnedMatricesAreNeverCutAndEvenlyDealt) {
@@ -66,7 +82,7 @@ TEST(Placement, OwnedMatricesAreNeverCutAndEvenlyDealt) {
 }
 
 TEST(Placement, BrokenTablesAreNamed) {
-  const std::vector<PlacedUnit> units = {{1024, {0, 512}}, {512, {0}}};
+  const std::vector<PlacedUnit> units = {{2048, {0, 512}}, {1024, {0}}};
   const auto good = updates_by_rank(units, zero_1, 2);
   ASSERT_EQ(uncovered(units, good, slice_grain), "");
   const auto broken = [&](auto change) {
@@ -74,11 +90,11 @@ TEST(Placement, BrokenTablesAreNamed) {
     change(table);
     return uncovered(units, table, slice_grain);
   };
-  EXPECT_EQ(broken([](auto& t) { t[1].pop_back(); }), "unit 1: elements 256 to 512 are nobody's");
+  EXPECT_EQ(broken([](auto& t) { t[1].pop_back(); }), "unit 1: elements 512 to 1024 are nobody's");
   EXPECT_EQ(broken([](auto& t) { t[1].push_back(t[0].front()); }), "unit 0: element 0 is rank 1's and another's");
-  EXPECT_EQ(broken([](auto& t) { t[0].front().begin += 1; }), "rank 0's slice of unit 0 begins at 1, no multiple of 256");
-  EXPECT_EQ(broken([](auto& t) { t[1].front().begin += 256; }), "unit 0: elements 512 to 768 are nobody's");
-  EXPECT_EQ(broken([](auto& t) { t[1].back().count += 256; }), "unit 1: a slice ends at 768, behind its 512 elements");
+  EXPECT_EQ(broken([](auto& t) { t[0].front().begin += 1; }), "rank 0's slice of unit 0 begins at 1, no multiple of 512");
+  EXPECT_EQ(broken([](auto& t) { t[1].front().begin += 512; }), "unit 0: elements 1024 to 1536 are nobody's");
+  EXPECT_EQ(broken([](auto& t) { t[1].back().count += 256; }), "unit 1: a slice ends at 1280, behind its 1024 elements");
   EXPECT_EQ(broken([](auto& t) { t[0].front().unit = 9; }), "rank 0 has a slice of unit 9, of which there is none");
 }
 

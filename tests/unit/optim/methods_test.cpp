@@ -93,14 +93,14 @@ TEST_P(Methods, SkipWhatIsNotFinite) {
   Training s(GetParam(), test::device());
   s.step(1, 0.01);
   std::vector<at::Tensor> before = {s.unit.exact().clone(), s.unit.weights().clone()};
-  for (const auto& [name, view] : s.optimizer->named_state()) before.push_back(view.clone());
+  for (const auto& [name, view, shape, begin] : s.optimizer->named_state()) before.push_back(view.clone());
   s.unit.gradients()[7].fill_(NAN);
   s.finish(0.01);
   EXPECT_TRUE(s.optimizer->report().skipped);
   EXPECT_EQ(s.unit.gradients().abs().max().item<double>(), 0);
   EXPECT_TRUE(at::equal(before[0], s.unit.exact()) && at::equal(before[1], s.unit.weights()));
   std::size_t next = 2;
-  for (const auto& [name, view] : s.optimizer->named_state()) EXPECT_TRUE(at::equal(before[next++], view)) << name;
+  for (const auto& [name, view, shape, begin] : s.optimizer->named_state()) EXPECT_TRUE(at::equal(before[next++], view)) << name;
 }
 
 TEST_P(Methods, NameTheirStatesAndGoOnFromThem) {
@@ -152,7 +152,7 @@ TEST_P(Methods, AreTheSameBitsWithAnyNumberOfThreads) {
       optimizer->step(0.01);
     }
     for (const model::Unit* unit : list) results.push_back(unit->exact());
-    for (const auto& [name, view] : optimizer->named_state()) results.push_back(view);
+    for (const auto& [name, view, shape, begin] : optimizer->named_state()) results.push_back(view);
     at::set_num_threads(before);
     return results;
   };

@@ -41,7 +41,7 @@ struct Step {
     const MemoryPlan plan = plan_memory(question, replica, [](bool fits) { return fits; });
     sums = apply(plan, question, replica, *model);
     form = describe(plan, config, sums.get());
-    parallel::GradientSync sync(replica.gradients, *replica.store, config.parallel);
+    parallel::GradientSync sync(replica.gradients.front().memory, *replica.store, config.parallel);
     const auto task = task::open_task(config);
     MicroSteps micro_steps(*task, *model, sync, ranks, {.sums = safe ? sums.get() : nullptr});
     const auto made = test::random_batch({.vocab = 48, .batch = 1, .time = 8}, 0, device);
@@ -136,7 +136,7 @@ TEST(GradientForms, F32WhereItFitsBesideTheSameActivations) {
     const config::BatchPlan batch{4096, 16, 4096 * 16, 0};
     const auto form = [&](std::int64_t free) { return plan_memory({config, batch, 16, 1, free}, replica, [](bool fits) { return fits; }); };
     const auto all_kept = std::vector(1, recompute == config::Recompute::blocks ? model::Recompute::blocks : model::Recompute::none);
-    const std::int64_t need = layout::needed_bytes(config.model, {4096, 16}, 2, all_kept), more = 2 * replica.gradients.numel();
+    const std::int64_t need = layout::needed_bytes(config.model, {4096, 16}, 2, all_kept), more = 2 * replica.gradient_elements();
     EXPECT_EQ(form(need + more).gradients, GradientForm::f32);
     EXPECT_EQ(form(need + more).recompute, all_kept);
     EXPECT_EQ(form(need + more - 1).gradients, GradientForm::flushed);

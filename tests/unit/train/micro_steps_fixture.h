@@ -11,6 +11,7 @@
 #include "rank/data/text_source.h"
 #include "rank/model/model.h"
 #include "rank/optim/optim.h"
+#include "rank/parallel/gradient_sync.h"
 #include "rank/train/make_model.h"
 #include "rank/train/step/micro_steps.h"
 #include "support/reference/decoder_fixture.h"
@@ -85,7 +86,7 @@ struct Training {
         task(task::open_task(config)),
         replica(make_units(config, device)),
         model(task->make_model(*replica.store)),
-        sync(replica.gradients, *replica.store, config.parallel),
+        sync(replica.gradients.front().memory, *replica.store, config.parallel),
         optimizer(optim::make_optimizer(config, *replica.store, double(batch_size * time_steps))) {
     choose_precision(config, *model, device);
     initialize_weights(config, replica);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "rank/model/layout.h"
 
@@ -67,6 +68,8 @@ class Store {
   virtual std::span<const HeldSlice> updates() const = 0;
   virtual std::span<const HeldSlice> counts() const = 0;
   virtual std::span<const HeldSlice> saves() const = 0;
+  // Where a unit is cut between those who count it, ascending, the same on every rank; nothing where one of them counts all of it.
+  virtual std::vector<std::int64_t> cuts(std::size_t unit) const = 0;
 };
 
 // A unit as its layers see it.

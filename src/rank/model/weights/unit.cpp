@@ -1,6 +1,8 @@
 // Lays a unit's leaves out in flat buffers and hands out views of them.
 #include "rank/model/weights/unit.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "rank/model/model.h"
 #include "rank/model/weights/quantized.h"
@@ -25,17 +27,27 @@ at::ScalarType scalar_type(config::DType dtype) {
   throw base::Bug("a dtype that has no name");
 }
 
-Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)), flat_(layout::flat_layout(spec_, holding_of(storage))) {
+layout::FlatLayout flat_layout_of(const UnitSpec& spec, const UnitStorage& storage) {
+  return layout::flat_layout(spec, holding_of(storage));
+}
+
+Unit::Unit(UnitSpec spec, const UnitStorage& storage)
+    : spec_(std::move(spec)), flat_(flat_layout_of(spec_, storage)), shard_(storage.shard), keeps_gradients_(storage.keeps_gradients) {
   for (std::size_t i = 0; i < spec_.leaves.size(); ++i)
     quantized_.push_back(flat_.offsets[i] ? nullptr : std::make_shared<QuantizedMatrix>(spec_.leaves[i], storage));
 
   const auto on_device = at::TensorOptions().device(storage.device);
-  weights_ = at::zeros({flat_.elements}, on_device.dtype(storage.weight_dtype));
+  const std::int64_t whole = shard_ ? shard_->room * shard_->ranks : flat_.elements;
+  whole_weights_ = storage.weight_memory.defined() ? storage.weight_memory : at::zeros({whole}, on_device.dtype(storage.weight_dtype));
+  base::check(whole_weights_.numel() == whole, "a unit's memory is of its size");
+  own_weights_ = own_share(whole_weights_, storage.keeps_weights, storage.weight_dtype);
+  weights_ = whole_weights_.narrow(0, 0, flat_.elements);
+  held_weights_ = own_weights_.narrow(0, 0, held_count());
   if (storage.trainable) {
     if (storage.weight_dtype == at::kFloat) {
-      master_ = weights_;
+      master_ = held_weights_;
     } else if (storage.master) {
-      master_ = at::zeros({flat_.elements}, on_device.dtype(at::kFloat));
+      master_ = at::zeros({held_count()}, on_device.dtype(at::kFloat));
     }
   }
   for (std::size_t i = 0; i < spec_.leaves.size(); ++i) {
@@ -44,7 +56,13 @@ Unit::Unit(UnitSpec spec, const UnitStorage& storage) : spec_(std::move(spec)), 
   }
   if (storage.trainable)
     place_gradients(storage.gradient_memory.defined() ? storage.gradient_memory
-                                                      : at::zeros({flat_.elements}, on_device.dtype(storage.gradient_dtype)));
+                                                      : at::zeros({whole}, on_device.dtype(storage.gradient_dtype)));
+}
+
+at::Tensor Unit::own_share(const at::Tensor& whole, bool kept, at::ScalarType beside) const {
+  if (!shard_) return whole;
+  if (!kept) return at::zeros({shard_->room}, whole.options().dtype(beside));
+  return whole.narrow(0, shard_->index * shard_->room, shard_->room);
 }
 
 at::Tensor Unit::view_of(std::size_t leaf, const at::Tensor& flat) const {
@@ -52,15 +70,18 @@ at::Tensor Unit::view_of(std::size_t leaf, const at::Tensor& flat) const {
   return flat.narrow(0, offset(leaf), spec.elements()).view(spec.shape());
 }
 
-void Unit::place_gradients(const at::Tensor& memory) {
-  base::check(!memory.defined() || memory.numel() == flat_.elements, "gradient memory is of the unit's size");
-  gradients_ = memory;
-  for (std::size_t i = 0; i < spec_.leaves.size(); ++i) leaf_gradients_[i] = memory.defined() ? view_of(i, memory) : at::Tensor();
+void Unit::place_gradients(const at::Tensor& memory, std::optional<at::ScalarType> sums) {
+  base::check(!memory.defined() || memory.numel() == whole_weights_.numel(), "gradient memory is of the unit's size");
+  whole_gradients_ = memory;
+  gradients_ = memory.defined() ? memory.narrow(0, 0, flat_.elements) : memory;
+  own_gradients_ = memory.defined() ? own_share(memory, keeps_gradients_, sums.value_or(memory.scalar_type())) : memory;
+  held_gradients_ = own_gradients_.defined() ? own_gradients_.narrow(0, 0, held_count()) : own_gradients_;
+  for (std::size_t i = 0; i < spec_.leaves.size(); ++i) leaf_gradients_[i] = memory.defined() ? view_of(i, gradients_) : at::Tensor();
 }
 
 std::int64_t Unit::bytes() const {
   std::size_t bytes = weights_.nbytes();
-  if (trainable()) bytes += gradients_.nbytes() + (master_.is_same(weights_) ? 0 : master_.nbytes());
+  if (trainable()) bytes += gradients_.nbytes() + (master_.is_same(held_weights_) ? 0 : master_.nbytes());
   std::int64_t total = static_cast<std::int64_t>(bytes);
   for (const auto& matrix : quantized_) total += matrix ? matrix->bytes() : 0;
   return total;
@@ -79,6 +100,27 @@ std::vector<Unit::NamedView> Unit::pieces_of(const at::Tensor& flat) const {
     }
   }
   return views;
+}
+
+std::vector<NamedSlice> Unit::pieces_in(const at::Tensor& held) const {
+  base::check(held.dim() == 1 && held.numel() == held_count(), "pieces are cut from a buffer of what is held");
+  std::vector<NamedSlice> slices;
+  for (std::size_t i = 0; i < spec_.leaves.size(); ++i) {
+    if (quantized_[i]) continue;
+    std::int64_t at = offset(i) - held_begin();  // where the piece begins in what is held
+    for (const auto& piece : spec_.leaves[i].pieces) {
+      slices.push_back(slice_of(piece, at, held));
+      at += piece.elements();
+    }
+  }
+  return slices;
+}
+
+NamedSlice slice_of(const Piece& piece, std::int64_t at, const at::Tensor& held) {
+  const std::int64_t all = piece.elements();
+  const std::int64_t begin = std::clamp<std::int64_t>(-at, 0, all), end = std::clamp<std::int64_t>(held.numel() - at, begin, all);
+  if (begin == 0 && end == all) return {piece.name, held.narrow(0, at, all).view(piece.shape), piece.shape, 0};
+  return {piece.name, begin == end ? held.narrow(0, 0, 0) : held.narrow(0, at + begin, end - begin), piece.shape, begin};
 }
 
 }  // namespace lockstep::model

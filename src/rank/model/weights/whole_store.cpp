@@ -27,7 +27,8 @@ void WholeStore::look_again() {
   all_.clear();
   for (std::size_t i = units_.size(); i-- > 0;) {
     const Unit& unit = *units_[i];
-    if (unit.trainable()) all_.push_back({i, 0, unit.elements(), unit.exact(), unit.weights(), unit.gradients()});
+    if (unit.trainable())
+      all_.push_back({i, unit.held_begin(), unit.held_count(), unit.exact(), unit.held_weights(), unit.held_gradients()});
   }
 }
 

@@ -41,6 +41,7 @@ class WholeStore : public Store {
   std::span<const HeldSlice> updates() const override { return all_; }
   std::span<const HeldSlice> counts() const override { return all_; }
   std::span<const HeldSlice> saves() const override { return all_; }
+  std::vector<std::int64_t> cuts(std::size_t) const override { return {}; }
 
  private:
   std::vector<Unit*> units_;  // those of the model, then those of adapters that there are

@@ -53,8 +53,10 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
   const std::int64_t asked = run.batch.batch_size;
   bool may_keep_less = run.config.trainer.recompute == config::Recompute::automatic;
   while (true) {
+    run.replica.store->rehearse(true);  // a rank without room would leave the others waiting
     const bool here = fits(run, run.batch.batch_size);
-    run.replica.gradients.zero_();
+    run.replica.store->rehearse(false);
+    run.replica.zero_gradients();
     if (group.all_agree(here, "whether a micro-batch fits")) break;
     if (run.batch.batch_size == 1 && std::exchange(may_keep_less, false)) {  // the choice took an estimate at its word
       release_memory(run);

@@ -11,8 +11,8 @@ namespace lockstep::train {
 namespace {
 
 // Units whose sums are best on the device come first: the output matrix's is flushed most often.
-std::vector<model::HeldSlice> by_flushes(const model::Store& store, std::optional<std::size_t> often) {
-  std::vector<model::HeldSlice> slices(store.updates().begin(), store.updates().end());
+std::vector<model::HeldSlice> by_flushes(const parallel::RankStore& store, std::optional<std::size_t> often) {
+  std::vector<model::HeldSlice> slices = store.accumulates();
   std::stable_partition(slices.begin(), slices.end(), [&](const model::HeldSlice& slice) { return slice.unit == often; });
   return slices;
 }
@@ -20,15 +20,16 @@ std::vector<model::HeldSlice> by_flushes(const model::Store& store, std::optiona
 }  // namespace
 
 MemoryPlan plan_memory(const MemoryQuestion& question, const parallel::Replica& replica, const std::function<bool(bool)>& agree) {
-  const at::Tensor& gradients = replica.gradients;
-  return layout::plan_step_memory(
-      {.config = question.config,
-       .micro_batch = {question.batch.batch_size, question.time},
-       .micro_batches = question.batch.gradient_accumulation,
-       .ranks = question.ranks,
-       .gradient_elements = gradients.numel(),
-       .unclaimed_bytes = question.free_bytes.value_or(free_memory_bytes(gradients.device())) + std::int64_t(gradients.nbytes())},
-      agree);
+  const at::Tensor& gradients = replica.gradients.front().memory;
+  const std::int64_t elements = replica.gradient_elements();
+  return layout::plan_step_memory({.config = question.config,
+                                   .micro_batch = {question.batch.batch_size, question.time},
+                                   .micro_batches = question.batch.gradient_accumulation,
+                                   .ranks = question.ranks,
+                                   .gradient_elements = elements,
+                                   .unclaimed_bytes = question.free_bytes.value_or(free_memory_bytes(gradients.device())) +
+                                                      elements * std::int64_t(gradients.element_size())},
+                                  agree);
 }
 
 MemoryPlan least_memory(const MemoryQuestion& question) {
@@ -38,7 +39,9 @@ MemoryPlan least_memory(const MemoryQuestion& question) {
 std::unique_ptr<parallel::GradientSums> apply(const MemoryPlan& plan, const MemoryQuestion& question, parallel::Replica& replica,
                                               model::Stage& model) {
   const std::int64_t micro_batches = question.batch.gradient_accumulation;
-  parallel::hold_gradients(replica, plan.gradients == GradientForm::f32 ? at::kFloat : replica.units.front()->weights().scalar_type());
+  const at::ScalarType weights = replica.units.front()->weights().scalar_type();
+  parallel::hold_gradients(replica, plan.gradients == GradientForm::f32 ? at::kFloat : weights,
+                           plan.gradients == GradientForm::once ? weights : at::kFloat);
   model.set_recompute(plan.recompute, question.config.trainer.offload_checkpoints);
   model.set_most_chunks(layout::most_head_chunks(plan.gradients, micro_batches));
   if (!layout::needs_sums(plan.gradients, micro_batches)) return nullptr;

@@ -19,8 +19,8 @@ std::vector<layout::PartBytes> held_buffers(const Run& run) {
   for (const auto& unit : run.replica.units) look_at(*unit, weights);
   for (const auto& unit : run.replica.adapters)
     if (unit) look_at(*unit, adapters);
-  gradients.add(run.replica.gradients);
-  for (const auto& [name, view] : run.optimizer->named_state()) states.add(view);
+  for (const parallel::GradientMemory& home : run.replica.gradients) gradients.add(home.memory);
+  for (const model::NamedSlice& slice : run.optimizer->named_state()) states.add(slice.view);
   const model::Stage::Held held = run.model->held();
   std::vector<layout::PartBytes> parts = {{Part::weights, weights.bytes()},    {Part::frozen, frozen.bytes()},
                                           {Part::quantized, quantized},        {Part::adapters, adapters.bytes()},

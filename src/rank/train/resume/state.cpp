@@ -87,17 +87,21 @@ std::filesystem::path newest_checkpoint(std::string_view room, const config::Run
 
 checkpoint::Contents contents_of(const Run& run) {
   checkpoint::Contents contents;
+  contents.sharded = run.replica.exchange != nullptr;
+  // Of the replicas of a shard the first one writes it.
+  const bool writes = !contents.sharded || run.mesh->along(layout::Axis::replicate).rank() == 0;
+  const auto written = [&](const at::Tensor& view) { return writes ? view : view.view({-1}).narrow(0, 0, 0); };
   std::map<std::string, int> units;  // by the names of their tensors
   const std::span<const model::HeldSlice> saves = run.replica.store->saves();
   for (int index = 0; index < static_cast<int>(saves.size()); ++index) {  // in forward order
     const model::HeldSlice& slice = saves[saves.size() - 1 - static_cast<std::size_t>(index)];
-    for (auto& [name, view] : run.replica.store->unit(slice.unit).pieces_of(slice.exact)) {
-      contents.model.push_back({name, view, index});
+    for (auto& [name, view, shape, begin] : run.replica.store->unit(slice.unit).pieces_in(slice.exact)) {
+      contents.model.push_back({name, written(view), index, shape, begin});
       units[name] = index;
     }
   }
-  for (auto& [name, view] : run.optimizer->named_state()) {
-    contents.optimizer.push_back({name, view, units.at(name.substr(name.find('.') + 1))});  // "<state>.<name>"
+  for (auto& [name, view, shape, begin] : run.optimizer->named_state()) {
+    contents.optimizer.push_back({name, written(view), units.at(name.substr(name.find('.') + 1)), shape, begin});  // "<state>.<name>"
   }
   contents.state_json = state_json(run).dump(2);
   return contents;
@@ -176,11 +180,20 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
                                (reader.folder().parent_path().parent_path() / "config.yaml").string());
 }
 
+namespace {
+
+void read_slice(const checkpoint::Reader& reader, std::string_view kind, const model::NamedSlice& slice) {
+  if (slice.view.sizes() == at::IntArrayRef(slice.shape)) return reader.read(kind, slice.name, slice.view);
+  if (slice.view.numel() > 0) reader.read_slice(kind, slice.name, slice.begin, slice.view);
+}
+
+}  // namespace
+
 void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica) {
   // Frozen weights are not in a checkpoint: they come from where they came from first.
   const auto stored_units = replica.adapters.empty() ? replica.in_forward_order() : replica.trained_in_forward_order();
   for (const model::Unit* unit : stored_units) {
-    for (const auto& [name, view] : unit->pieces_of(unit->exact())) reader.read("model", name, view);
+    for (const model::NamedSlice& slice : unit->pieces_in(unit->exact())) read_slice(reader, "model", slice);
     unit->refresh_weights();
   }
 }
@@ -221,7 +234,7 @@ Restored restore(Run& run, const std::filesystem::path& folder) try {
         run.task->training()->fingerprint(), run.config.trainer.seed, run.task->training()->sample_size());
   }
   restore_weights(reader, run.replica);
-  for (const auto& [name, view] : run.optimizer->named_state()) reader.read("optimizer", name, view);
+  for (const model::NamedSlice& slice : run.optimizer->named_state()) read_slice(reader, "optimizer", slice);
   const Json& optimizer = state.at("optimizer");
   run.progress.step = state.at("step");
   run.progress.tokens = state.at("tokens");

@@ -40,7 +40,7 @@ bool blocks_are_long(const config::RunConfig& config, std::int64_t rows, at::Dev
   return forward / static_cast<double>(config.model.num_layers) > long_flops;
 }
 
-MicroSteps::MicroSteps(const task::Task& task, model::Stage& model, parallel::GradientSync& gradients, const comm::Group& ranks,
+MicroSteps::MicroSteps(const task::Task& task, model::Stage& model, parallel::Exchange& gradients, const comm::Group& ranks,
                        Options options)
     : task_(task),
       model_(model),

@@ -13,7 +13,7 @@
 #include "rank/kernels/progress.h"
 #include "rank/model/stage.h"
 #include "rank/parallel/gradient_sums.h"
-#include "rank/parallel/gradient_sync.h"
+#include "rank/parallel/exchange.h"
 #include "rank/task/task.h"
 #include "rank/train/step/graph_policy.h"
 #include "rank/train/step/recorded_steps.h"
@@ -43,7 +43,7 @@ class MicroSteps {
     bool mark_blocks = false;                               // and after every block, in both directions
     parallel::GradientSums* sums = nullptr;                 // where 16-bit gradients are added to too often; must outlive it
   };
-  MicroSteps(const task::Task& task, model::Stage& model, parallel::GradientSync& gradients, const comm::Group& ranks, Options options);
+  MicroSteps(const task::Task& task, model::Stage& model, parallel::Exchange& gradients, const comm::Group& ranks, Options options);
   ~MicroSteps();
   MicroSteps(const MicroSteps&) = delete;
 
@@ -68,7 +68,7 @@ class MicroSteps {
 
   const task::Task& task_;
   model::Stage& model_;
-  parallel::GradientSync& gradients_;
+  parallel::Exchange& gradients_;
   const comm::Group& ranks_;
   std::shared_ptr<kernels::Progress> progress_;
   parallel::GradientSums* sums_;

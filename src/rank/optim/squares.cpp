@@ -1,0 +1,82 @@
+// Says where sums begin and end, makes this rank's, and adds all of them up.
+#include "rank/optim/squares.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "layout/spread/placement.h"
+#include "rank/kernels/kernels.h"
+
+namespace lockstep::optim {
+namespace {
+
+constexpr std::int64_t block = kernels::kSquareBlock, stretch = layout::slice_grain;
+static_assert(block % stretch == 0, "a block is whole stretches");
+
+}  // namespace
+
+Squares::Squares(const model::Store& store) : store_(store), device_(store.options(0).device()) {
+  for (std::size_t unit = store.units(); unit-- > 0;) {
+    if (store.trained(unit)) cut(unit, device_.is_cpu());
+  }
+}
+
+void Squares::cut(std::size_t unit, bool in_stretches) {
+  const std::int64_t elements = store_.flat(unit).elements;
+  std::vector<std::int64_t> cuts = store_.cuts(unit);
+  if (cuts.empty()) return places_.push_back({unit, 0, elements, 0});
+  whole_ = false;
+  cuts.push_back(elements);
+  std::int64_t at = 0;
+  for (const std::int64_t end : cuts) {
+    if (!in_stretches) places_.push_back({unit, at, end - at, 0});
+    while (in_stretches && at < end) {
+      // What no cut goes through is summed at once.
+      const bool whole_block = at % block == 0 && (at + block <= end || end == elements);
+      const std::int64_t next = std::min(end, at + (whole_block ? block : stretch));
+      places_.push_back({unit, at, next - at, at / block});
+      at = next;
+    }
+    at = end;
+  }
+}
+
+at::Tensor Squares::measure() const {
+  std::vector<at::Tensor> mine;
+  std::vector<std::int64_t> where;
+  for (const model::HeldSlice& slice : store_.counts()) {
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const Place& place = places_[i];
+      if (place.unit != slice.unit || place.begin < slice.begin || place.begin >= slice.begin + slice.count) continue;
+      mine.push_back(slice.gradients.narrow(0, place.begin - slice.begin, place.count));
+      where.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  if (std::ssize(mine) == sums()) return kernels::sum_of_squares(mine);
+  const at::Tensor all = at::zeros({sums()}, at::TensorOptions().dtype(at::kDouble).device(device_));
+  if (mine.empty()) return all;
+  return all.index_copy_(0, at::tensor(where, at::kLong).to(device_), kernels::sum_of_squares(mine));
+}
+
+at::Tensor Squares::by_unit(const at::Tensor& sums) const {
+  if (whole_ || !sums.is_cpu()) return sums;
+  std::vector<double> units;
+  const auto* sum = sums.const_data_ptr<double>();
+  for (std::size_t i = 0; i < places_.size();) {
+    const std::size_t unit = places_[i].unit;
+    double of_unit = 0;
+    while (i < places_.size() && places_[i].unit == unit) {
+      const std::int64_t in = places_[i].block;
+      double of_block = 0;
+      for (; i < places_.size() && places_[i].unit == unit && places_[i].block == in; ++i) of_block += sum[i];
+      of_unit += of_block;
+    }
+    units.push_back(of_unit);
+  }
+  return at::tensor(units, at::kDouble);
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,73 @@
+// Starts gathers ahead, waits where layers need them.
+#include "rank/parallel/gathers.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace lockstep::parallel {
+
+Gathers::Gathers(const comm::Group& group, std::vector<std::optional<GatheredUnit>> units) : group_(group), entries_(units.size()) {
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (units[i] && units[i]->slot) slots_.resize(std::max(slots_.size(), *units[i]->slot + 1));
+    entries_[i].what = std::move(units[i]);
+  }
+}
+
+void Gathers::start(std::size_t unit) {
+  Entry& entry = entries_[unit];
+  if (entry.state != State::absent || rehearsing_) return;
+  if (entry.what->slot) {
+    std::optional<std::size_t>& holder = slots_[*entry.what->slot];
+    if (holder) {
+      base::check(entries_[*holder].open == 0, "a slot is taken over when its unit is closed");
+      finish(*holder);
+      entries_[*holder].state = State::absent;
+    }
+    holder = unit;
+  }
+  const model::Unit& held = *entry.what->unit;
+  entry.work = group_.all_gather(held.gathered_weights(), held.weights_to_gather(), fmt::format("weights of {}", held.name()));
+  entry.state = State::coming;
+  ++count_.gathers;
+  count_.bytes += static_cast<std::int64_t>(held.weights_to_gather().nbytes()) * (group_.size() - 1);
+}
+
+void Gathers::finish(std::size_t unit) {
+  Entry& entry = entries_[unit];
+  if (entry.state != State::coming) return;
+  entry.work.wait();
+  entry.state = State::here;
+}
+
+std::optional<std::size_t> Gathers::after(std::size_t unit, model::Pass::Direction direction) const {
+  const bool forward = direction == model::Pass::Direction::forward;
+  const std::size_t next = forward ? unit + 1 : unit - 1;  // one less than 0 is beyond all
+  if (next >= entries_.size() || !entries_[next].what || entries_[next].open > 0) return std::nullopt;
+  return next;
+}
+
+void Gathers::open(std::size_t unit, model::Pass::Direction direction) {
+  Entry& entry = entries_[unit];
+  if (!entry.what) return;
+  ++entry.open;
+  start(unit);
+  finish(unit);
+  if (const auto next = after(unit, direction)) start(*next);
+}
+
+void Gathers::close(std::size_t unit) {
+  if (entries_[unit].what) --entries_[unit].open;
+}
+
+void Gathers::refresh() {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    finish(i);
+    entries_[i].state = State::absent;
+  }
+  std::fill(slots_.begin(), slots_.end(), std::nullopt);
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].what && !entries_[i].what->slot) start(i);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,61 @@
+// Units that ranks hold in shards are whole while they are open: what is gathered when, into which memory.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "rank/comm/comm.h"
+#include "rank/model/weights/store.h"
+#include "rank/model/weights/unit.h"
+
+namespace lockstep::parallel {
+
+// One gathered unit: where it comes from, where it goes.
+struct GatheredUnit {
+  model::Unit* unit = nullptr;
+  std::optional<std::size_t> slot = {};  // memory that it takes in turns with others; nothing: memory of its own
+};
+
+// A unit stays where it was gathered until another takes its slot, or numbers change: the last layers of a forward are still there when
+// backward turns round. While one is at work the next one is under way. Every rank opens the same units in the same order.
+//
+// One thread, the device's current stream: what was launched on it before a gather is done with the slot.
+class Gathers {
+ public:
+  // units: by number; those that are whole on every rank are not gathered. group and units must outlive it.
+  Gathers(const comm::Group& group, std::vector<std::optional<GatheredUnit>> units);
+
+  // Collective. The unit is whole when it returns, on the current stream; the next one in this direction is under way.
+  void open(std::size_t unit, model::Pass::Direction direction);
+  void close(std::size_t unit);
+  // Numbers changed: nothing is whole any more. Units with memory of their own are gathered at once, in forward order.
+  void refresh();
+  // Nothing is gathered from here on, or everything again.
+  void rehearse(bool on) { rehearsing_ = on; }
+
+  struct Count {
+    std::int64_t gathers = 0, bytes = 0;  // that this rank received from others
+  };
+  const Count& count() const { return count_; }
+
+ private:
+  enum class State { absent, coming, here };
+  struct Entry {
+    std::optional<GatheredUnit> what;
+    State state = State::absent;
+    int open = 0;
+    comm::Work work = {};
+  };
+  void start(std::size_t unit);
+  void finish(std::size_t unit);
+  std::optional<std::size_t> after(std::size_t unit, model::Pass::Direction direction) const;
+
+  const comm::Group& group_;
+  std::vector<Entry> entries_;
+  std::vector<std::optional<std::size_t>> slots_;  // who has each
+  bool rehearsing_ = false;
+  Count count_;
+};
+
+}  // namespace lockstep::parallel

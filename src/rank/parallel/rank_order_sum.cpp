@@ -1,0 +1,23 @@
+// Slices go to their ranks, which add them up.
+#include "rank/parallel/rank_order_sum.h"
+
+#include <ATen/ops/empty_like.h>
+
+namespace lockstep::parallel {
+
+comm::Work reduce_in_rank_order(const comm::Group& group, const at::Tensor& mine, const at::Tensor& whole, std::string_view what) {
+  if (mine.is_cpu() || group.size() == 1) return group.reduce_scatter(mine, whole, comm::Reduce::sum, what);  // in this order already
+  const at::Tensor received = at::empty_like(whole);
+  auto work = std::make_shared<comm::Work>(group.all_to_all(received, whole, what));
+  return comm::Work(
+      [work, received, mine, ranks = group.size()] {
+        work->wait();
+        const at::Tensor rows = received.view({ranks, mine.numel()});
+        at::Tensor sum = rows[0].to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+        for (int rank = 1; rank < ranks; ++rank) sum.add_(rows[rank]);
+        mine.copy_(sum);
+      },
+      [work] { return work->finished(); });
+}
+
+}  // namespace lockstep::parallel

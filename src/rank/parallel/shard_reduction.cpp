@@ -1,0 +1,134 @@
+// Counts leaves, starts what is complete, adds what has come.
+#include "rank/parallel/shard_reduction.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "rank/parallel/rank_order_sum.h"
+
+namespace lockstep::parallel {
+
+ShardReduction::ShardReduction(const Groups& groups, std::vector<std::optional<ReducedUnit>> units, const config::ParallelConfig& options,
+                               bool every_micro_batch)
+    : groups_(groups), options_(options), every_micro_batch_(every_micro_batch), entries_(units.size()) {
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    if (!units[i]) continue;
+    if (units[i]->slot) slots_.resize(std::max(slots_.size(), *units[i]->slot + 1), i);
+    entries_[i].ready.resize(units[i]->unit->spec().leaves.size());
+    entries_[i].what = std::move(units[i]);
+  }
+}
+
+at::ScalarType ShardReduction::wire_of(const model::Unit& unit) const {
+  switch (options_.reduce_dtype) {
+    case config::ReduceDType::automatic: return unit.weights().scalar_type();
+    case config::ReduceDType::f32: return at::kFloat;
+    case config::ReduceDType::gradient: return unit.gradients().scalar_type();
+  }
+  throw base::Bug("a type of the wire that has no name");
+}
+
+void ShardReduction::begin(std::int64_t micro) {
+  if (micro_ == micro) return;
+  for (Entry& entry : entries_) {
+    if (micro_ && entry.what && !entry.started) start_incomplete(entry);
+    std::fill(entry.ready.begin(), entry.ready.end(), false);
+    entry.started = false;
+  }
+  micro_ = micro;
+}
+
+void ShardReduction::open(std::size_t unit, const model::Pass& pass) {
+  if (pass.direction != model::Pass::Direction::backward || !reduces()) return;
+  begin(pass.micro.index);
+  Entry& entry = entries_[unit];
+  if (!entry.what) return;
+  if (!entry.what->slot) return settle(entry);
+  Entry& before = entries_[std::exchange(slots_[*entry.what->slot], unit)];
+  settle(before);
+}
+
+void ShardReduction::complete(std::size_t unit, std::size_t leaf) {
+  Entry& entry = entries_[unit];
+  if (!entry.what || !reduces()) return;
+  base::check(!entry.ready[leaf], "a leaf's gradient is announced once a micro-step");
+  entry.ready[leaf] = true;
+  if (std::find(entry.ready.begin(), entry.ready.end(), false) == entry.ready.end()) start(entry);
+}
+
+void ShardReduction::close(std::size_t unit, const model::Pass& pass) {
+  Entry& entry = entries_[unit];
+  if (pass.direction != model::Pass::Direction::backward || !entry.what || !entry.what->slot || !reduces()) return;
+  if (!entry.started) start_incomplete(entry);
+}
+
+void ShardReduction::start(Entry& entry) {
+  const model::Unit& unit = *entry.what->unit;
+  const at::ScalarType wire = wire_of(unit);
+  entry.sent = unit.gradients_to_sum().to(wire);
+  entry.sum = at::empty_like(unit.summed_gradients(), at::TensorOptions().dtype(wire));
+  entry.work = reduce_in_rank_order(groups_.shards, entry.sum, entry.sent, fmt::format("gradients of {}", unit.name()));
+  entry.started = entry.under_way = true;
+  ++count_.reductions;
+  count_.bytes += static_cast<std::int64_t>(entry.sum.nbytes()) * (groups_.shards.size() - 1);
+}
+
+// The memory of its gradients is free, and zero, when this returns.
+void ShardReduction::settle(Entry& entry) {
+  if (!entry.under_way) return;
+  const model::Unit& unit = *entry.what->unit;
+  entry.work.wait();
+  unit.gradients_to_sum().zero_();
+  if (std::exchange(entry.holds, true))
+    unit.summed_gradients().add_(entry.sum);
+  else
+    unit.summed_gradients().copy_(entry.sum);  // not added to zero: that would lose the sign of another zero
+  entry.sent = entry.sum = at::Tensor();
+  entry.under_way = false;
+  if (!armed_ || groups_.replicas.size() == 1) return;
+  between_replicas_.push_back(groups_.replicas.all_reduce_as(wire_of(unit), unit.held_gradients(), comm::Reduce::sum,
+                                                             fmt::format("gradients of {} between replicas", unit.name())));
+}
+
+// Unused parameters contribute what their memory holds: zero, or the earlier micro-steps' sum.
+void ShardReduction::start_incomplete(Entry& entry) {
+  if (options_.find_unused_parameters) return start(entry);
+  std::vector<std::string> names;
+  const auto& leaves = entry.what->unit->spec().leaves;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (entry.ready[i]) continue;
+    for (const model::Piece& piece : leaves[i].pieces) names.push_back(piece.name);
+  }
+  throw base::run_error("parallel",
+                        "rank {}: {} parameters got no gradient in this step: {}. If the model leaves them out on purpose, set "
+                        "parallel.find_unused_parameters=true; otherwise they are not connected to the loss.",
+                        groups_.shards.rank(), names.size(),
+                        base::join(std::span(names).first(std::min<std::size_t>(names.size(), 8)), ", "));
+}
+
+void ShardReduction::start_all() {
+  armed_ = true;
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+    if (!entry->what) continue;
+    start(*entry);
+    settle(*entry);
+  }
+  micro_.reset();
+}
+
+void ShardReduction::finish() {
+  for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
+    if (micro_ && entry->what && !entry->started) start_incomplete(*entry);
+  }
+  for (Entry& entry : entries_) {
+    settle(entry);
+    entry.holds = false;
+  }
+  for (comm::Work& work : between_replicas_) work.wait();
+  between_replicas_.clear();
+  micro_.reset();
+  armed_ = false;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,78 @@
+// Gradients of units that ranks hold in shards: every rank gets the sum of its own share, in rank order, while backward still runs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "rank/comm/comm.h"
+#include "rank/model/weights/store.h"
+#include "rank/model/weights/unit.h"
+
+namespace lockstep::parallel {
+
+struct ReducedUnit {
+  model::Unit* unit = nullptr;
+  std::optional<std::size_t> slot = {};  // memory that its gradients take in turns with others'; nothing: memory of their own
+};
+
+// Where shards of gradients are kept, every micro-batch is reduced and added to them in f32. Where gradients are whole until the step's
+// end, only the last one is.
+//
+// One thread, the device's current stream. Units and groups must outlive it.
+class ShardReduction {
+ public:
+  struct Groups {
+    const comm::Group& shards;    // ranks that hold the unit between them; not the group that gathers
+    const comm::Group& replicas;  // ranks that hold the same shard
+  };
+  ShardReduction(const Groups& groups, std::vector<std::optional<ReducedUnit>> units, const config::ParallelConfig& options,
+                 bool every_micro_batch);
+
+  // As the store hears it from layers. Collective.
+  void open(std::size_t unit, const model::Pass& pass);
+  void complete(std::size_t unit, std::size_t leaf);
+  void close(std::size_t unit, const model::Pass& pass);
+
+  // The micro-batch that comes is the step's last.
+  void arm() { armed_ = true; }
+  // Collective. In place of arm(), where whole gradients stand already.
+  void start_all();
+  // Collective. Waits for all.
+  void finish();
+  void rehearse(bool on) { rehearsing_ = on; }
+
+  struct Count {
+    std::int64_t reductions = 0, bytes = 0;  // that this rank received from others
+  };
+  const Count& count() const { return count_; }
+
+ private:
+  struct Entry {
+    std::optional<ReducedUnit> what;
+    std::vector<bool> ready;  // by leaf, of this micro-batch
+    bool started = false;     // of this micro-batch
+    bool under_way = false;
+    bool holds = false;  // sums of this step's earlier micro-batches
+    comm::Work work = {};
+    at::Tensor sent, sum;  // while it is under way
+  };
+  bool reduces() const { return !rehearsing_ && (every_micro_batch_ || armed_); }
+  void begin(std::int64_t micro);
+  void start(Entry& entry);
+  void settle(Entry& entry);
+  void start_incomplete(Entry& entry);
+  at::ScalarType wire_of(const model::Unit& unit) const;
+
+  Groups groups_;
+  config::ParallelConfig options_;
+  bool every_micro_batch_, armed_ = false, rehearsing_ = false;
+  std::optional<std::int64_t> micro_;  // whose backward is running
+  std::vector<Entry> entries_;
+  std::vector<std::size_t> slots_;  // whose gradients each has, or had last
+  std::vector<comm::Work> between_replicas_;
+  Count count_;
+};
+
+}  // namespace lockstep::parallel

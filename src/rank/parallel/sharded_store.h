@@ -1,0 +1,53 @@
+// Units that ranks hold in shards, by one placement: which of weights, gradients and optimizer states are whole on every rank and which are
+// cut between them. Replicas of a shard lie along the mesh's replicate axis.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "config/run_config.h"
+#include "layout/spread/placement.h"
+#include "rank/comm/mesh.h"
+#include "rank/parallel/exchange.h"
+#include "rank/parallel/gathers.h"
+#include "rank/parallel/rank_store.h"
+#include "rank/parallel/shard_reduction.h"
+
+namespace lockstep::parallel {
+
+// Trained units of the model are held in shards; frozen ones are too where weights are. Adapters stay whole: they are few.
+class ShardedStore final : public RankStore, public Exchange {
+ public:
+  // slots: by unit, as its weights and its gradients take memory in turns with others.
+  struct Slots {
+    std::vector<std::optional<std::size_t>> weights, gradients;
+  };
+  ShardedStore(const std::vector<model::Unit*>& units, const std::vector<model::Unit*>& adapters, const comm::Mesh& mesh,
+               const layout::Placement& placement, const Slots& slots, const config::ParallelConfig& options);
+
+  void open(std::size_t unit, const model::Pass& pass) override;
+  void close(std::size_t unit, const model::Pass& pass) override;
+  void complete(std::size_t unit, std::size_t leaf) override;
+  std::span<const model::HeldSlice> counts() const override { return counts_; }
+  std::vector<std::int64_t> cuts(std::size_t unit) const override;
+  void look_again() override;
+
+  void updated() override { gathers_.refresh(); }
+  void rehearse(bool on) override;
+
+  void arm(const comm::Group&) override { reduction_.arm(); }
+  void start_all(const comm::Group&) override { reduction_.start_all(); }
+  void replay(const comm::Group& group, const std::function<void()>& launch) override;
+  void finish(const comm::Group&) override { reduction_.finish(); }
+
+  const Gathers::Count& gathered() const { return gathers_.count(); }
+  const ShardReduction::Count& reduced() const { return reduction_.count(); }
+
+ private:
+  const comm::Group &replicas_, &everyone_;
+  Gathers gathers_;
+  ShardReduction reduction_;
+  std::vector<model::HeldSlice> counts_;
+};
+
+}  // namespace lockstep::parallel
