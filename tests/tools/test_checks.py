@@ -1,5 +1,7 @@
 """The checks of tools/ fail on what they forbid: each rule is broken once on made-up input."""
 import importlib.util
+import json
+import re
 import subprocess
 
 import pytest
@@ -171,3 +173,13 @@ def test_docs_wrap_at_120(text, indent):
 def test_a_wrapped_line_begins_no_list():
     made = docs.wrapped(" ".join(["word"] * 24) + " - 1. # > " + LONG)
     assert not any(line.lstrip().startswith(("- ", "1. ", "# ", "> ")) for line in made.split("\n"))
+
+
+def test_every_crate_builds_with_the_oldest_cargo_that_setup_takes():
+    manifest = ROOT / "src/text/native/Cargo.toml"
+    as_numbers = lambda version: tuple(map(int, version.split(".")))[:2]
+    least = as_numbers(re.search(r"^least_cargo=(\S+)$", (ROOT / "tools/setup.sh").read_text(), re.M)[1])
+    told = subprocess.run(["cargo", "metadata", "--locked", "--offline", "--filter-platform", "x86_64-unknown-linux-gnu", "--format-version", "1", "--manifest-path", manifest],
+                          capture_output=True, text=True, timeout=60, check=True)
+    newer = [f"{one['name']} {one['version']} wants rustc {one['rust_version']}" for one in json.loads(told.stdout)["packages"] if as_numbers(one["rust_version"] or "1.0") > least]
+    assert not newer, newer

@@ -27,7 +27,6 @@ pub enum Meaning {
 }
 
 pub struct Leaf {
-    pub path: String, // "messages.list.element.role"
     pub physical: Physical,
     pub meaning: Meaning,
     pub most_def: u32,
@@ -202,7 +201,7 @@ impl Builder<'_, '_> {
             // A struct without fields is written as nothing at all by some writers.
             _ => return Err(format!("the column {path} has no type that can be read").into()),
         };
-        self.leaves.push(Leaf { path: path.to_string(), physical, meaning: meaning_of(element), most_def: def, most_rep: rep });
+        self.leaves.push(Leaf { physical, meaning: meaning_of(element), most_def: def, most_rep: rep });
         Ok(Shape::Leaf(self.leaves.len() - 1))
     }
 }
