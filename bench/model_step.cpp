@@ -12,6 +12,7 @@
 #include <map>
 
 #include "rank/kernels/plugin.h"
+#include "rank/kernels/session.h"
 #include "rank/model/model.h"
 #include "rank/model/weights/whole_store.h"
 #include "rank/optim/optim.h"
@@ -78,6 +79,7 @@ int main(int argc, char** argv) {
     kernels::cuda_plugin().set_allocator("expandable_segments:True");
     device = at::Device(at::kCUDA, 0);
   }
+  const kernels::Session session(device, /*deterministic=*/false);
   auto config = kModels.at(arg["--model"]);
   config.max_seq_len = time;
   const auto dtype = kTypes.at(arg["--dtype"]);

@@ -20,6 +20,26 @@ PLAIN_LOCKS = re.compile(r"\bstd::(?:\w*mutex|condition_variable\w*|lock_guard|s
 SILENT = ("front/job", "front/launch")
 PRINTS = re.compile(r"\b(?:std::f?put[sc]|std::f?printf|std::fwrite|fmt::print|std::cout|std::cerr|isatty|sigaction|pthread_sigmask|base::log_\w+)\b")
 
+# What a process has once belongs to an object that puts it back, so that runs can follow one another in it. Who may touch what:
+VARIABLE = re.compile(r"^\s*(?:inline\s+)?(?:static|thread_local)\s+(?!const\b|constexpr\b|inline\b)[^()=;{]*?\w(?:\s*=|\s*\{|;|\((?![^)]*\w[&*>]?\s[&*]*\w|\)))")
+PROCESS_WIDE = [
+    ("variables that outlive their function", VARIABLE, {
+        "base/files.cpp",  # the file system: no members
+        "base/log.cpp",  # standard error; LogPrefix owns what its lines begin with
+        "base/signal_flag.cpp",  # handlers know nothing but the signal's number; SignalFlag owns its flag
+        "rank/kernels/session.cpp", "rank/kernels/plugin/session.cpp",  # who is at work; Session owns what is kept
+    }),
+    ("the environment's variables", re.compile(r"\b(?:un)?(?:set|put)env\("), {
+        "rank/app/main.cpp", "rank/kernels/plugin.cpp", "rank/kernels/broken_tiles.cpp",  # before other threads, the same for every run
+    }),
+    ("signals", re.compile(r"::sigaction\(|(?<!\w)signal\(\w*SIG|(?<!\w)signal\(signal"), {
+        "base/signal_flag.cpp", "front/show/signals.cpp", "front/launch/process.cpp", "rank/kernels/broken_tiles.cpp",  # the latter in a child
+    }),
+    ("LibTorch's modes", re.compile(r"globalContext\(\)\.set|set_num_threads\(|manual_seed\("), {
+        "rank/kernels/session.cpp", "rank/kernels/broken_tiles.cpp", "rank/model/weights/quantized.cpp",
+    }),
+]
+
 
 def read_table(text: str) -> tuple[dict[str, list[str]], list[str]]:
     """The table, room -> rooms it may include, and what is wrong with it."""
@@ -63,6 +83,9 @@ def check_file(name: str, text: str, room: str, rooms, seen: set) -> list[str]:
             mistakes.append(f"src/{name}:{number}: JSON is read by base::parse_json, which limits its depth")
         if PLAIN_LOCKS.search(line.split("//")[0]) and name != "base/mutex.h":
             mistakes.append(f"src/{name}:{number}: locks are base::Mutex, base::Lock and base::Condition, with what they guard told (base/mutex.h)")
+        for what, pattern, owners in PROCESS_WIDE:
+            if name not in owners and pattern.search(line.split("//")[0]):
+                mistakes.append(f"src/{name}:{number}: {what} are the process's: give them an owner that puts them back (PROCESS_WIDE)")
         if room in SILENT and PRINTS.search(line.split("//")[0]):
             mistakes.append(f"src/{name}:{number}: {room} neither prints nor touches the terminal or signals")
         if not (found := INCLUDE.match(line)):

@@ -4,15 +4,34 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <utility>
 
 #include "base/file/patient_writer.h"
+#include "base/mutex.h"
 
 namespace lockstep::base {
 namespace {
 
-std::string& prefix() {
-  static std::string text;
-  return text;
+// Standard error is the process's, and so is what its lines begin with: a LogPrefix owns what stands here.
+class Prefix {
+ public:
+  std::string exchange(std::string text) {
+    const Lock lock(mutex_);
+    return std::exchange(text_, std::move(text));
+  }
+  std::string text() {
+    const Lock lock(mutex_);
+    return text_;
+  }
+
+ private:
+  Mutex mutex_;
+  std::string text_ LOCKSTEP_GUARDED_BY(mutex_);
+};
+
+Prefix& prefix() {
+  static Prefix prefix;
+  return prefix;
 }
 
 PatientWriter& standard_error() {
@@ -26,13 +45,15 @@ std::string line_of(LogLevel level, std::string_view text) {
   std::timespec_get(&now, TIME_UTC);
   std::tm parts{};
   localtime_r(&now.tv_sec, &parts);
-  return fmt::format("{:02}:{:02}:{:02}.{:03} {}{}{}: {}\n", parts.tm_hour, parts.tm_min, parts.tm_sec, now.tv_nsec / 1'000'000, prefix(),
-                     prefix().empty() ? "" : " ", names[static_cast<int>(level)], text);
+  const std::string who = prefix().text();
+  return fmt::format("{:02}:{:02}:{:02}.{:03} {}{}{}: {}\n", parts.tm_hour, parts.tm_min, parts.tm_sec, now.tv_nsec / 1'000'000, who,
+                     who.empty() ? "" : " ", names[static_cast<int>(level)], text);
 }
 
 }  // namespace
 
-void set_log_prefix(std::string text) { prefix() = std::move(text); }
+LogPrefix::LogPrefix(std::string text) : before_(prefix().exchange(std::move(text))) {}
+LogPrefix::~LogPrefix() { prefix().exchange(std::move(before_)); }
 
 void log_line(LogLevel level, std::string_view text) {
   const PatientWriter::News news = standard_error().write(line_of(level, text));

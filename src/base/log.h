@@ -10,7 +10,18 @@ namespace lockstep::base {
 
 enum class LogLevel { info, warning, error };
 
-void set_log_prefix(std::string prefix);  // "rank 3"
+// While it lives, lines of this process begin with it: "rank 3". Then what was before comes back.
+class LogPrefix {
+ public:
+  explicit LogPrefix(std::string text);
+  ~LogPrefix();
+  LogPrefix(const LogPrefix&) = delete;
+  LogPrefix& operator=(const LogPrefix&) = delete;
+
+ private:
+  std::string before_;
+};
+
 void log_line(LogLevel level, std::string_view text);
 
 template <typename... Args>

@@ -1,30 +1,55 @@
-// One flag for each signal of the process, which has one handler for each as well.
+// A handler is told no more than the signal's number, so that is where it finds the flag.
 #include "base/signal_flag.h"
 
 #include <array>
 #include <atomic>
-#include <csignal>
+
+#include "base/error.h"
 
 namespace lockstep::base {
 namespace {
 
-std::atomic<bool>& flag_of(int signal) {
-  static std::array<std::atomic<bool>, NSIG> flags{};
+enum class Flag : char { of_nobody, down, up };
+
+std::atomic<Flag>& flag_of(int signal) {
+  static std::array<std::atomic<Flag>, NSIG> flags{};
   return flags.at(static_cast<std::size_t>(signal));
+}
+
+// Only a flag that is down: one that has lost its owner meanwhile stays nobody's.
+void raise_flag(int signal) {
+  Flag down = Flag::down;
+  flag_of(signal).compare_exchange_strong(down, Flag::up);
 }
 
 }  // namespace
 
-void listen_for(int signal, Calls calls) {
-  flag_of(signal) = false;
+SignalFlag::SignalFlag(int signal, Calls calls) : signal_(signal) {
+  check(flag_of(signal).exchange(Flag::down) == Flag::of_nobody, "a signal has one flag at a time");
   struct sigaction action = {};
-  action.sa_handler = [](int number) { flag_of(number) = true; };
+  action.sa_handler = raise_flag;
   action.sa_flags = calls == Calls::go_on ? SA_RESTART : 0;
-  ::sigaction(signal, &action, nullptr);
+  ::sigaction(signal, &action, &before_);
 }
 
-bool raised(int signal) { return flag_of(signal); }
+SignalFlag::~SignalFlag() {
+  ::sigaction(signal_, &before_, nullptr);
+  flag_of(signal_) = Flag::of_nobody;
+}
 
-bool take_raised(int signal) { return flag_of(signal).exchange(false); }
+bool SignalFlag::raised() const { return flag_of(signal_) == Flag::up; }
+
+bool SignalFlag::take() {
+  Flag up = Flag::up;
+  return flag_of(signal_).compare_exchange_strong(up, Flag::down);
+}
+
+IgnoredSignal::IgnoredSignal(int signal) : signal_(signal) {
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(signal, &ignore, &before_);
+}
+
+IgnoredSignal::~IgnoredSignal() { ::sigaction(signal_, &before_, nullptr); }
 
 }  // namespace lockstep::base

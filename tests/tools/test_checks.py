@@ -99,6 +99,12 @@ def test_include_directions(files, table, says):
     ("base/b.cpp", "auto tree = Json::parse(text);", "JSON is read by base::parse_json"),
     ("base/b.cpp", "std::mutex mutex_;", "locks are base::Mutex"),
     ("base/b.cpp", "const std::lock_guard lock(mutex_);", "locks are base::Mutex"),
+    ("base/b.cpp", "  static std::map<int, int> seen;", "variables that outlive their function are the process's"),
+    ("base/b.cpp", "  static SlowFiles slow(order_->ms);", "variables that outlive"),
+    ("base/b.cpp", "  thread_local auto& plans = *new Plans;", "variables that outlive"),
+    ("base/b.cpp", '  ::setenv("A", "1", 0);', "the environment's variables are the process's"),
+    ("base/b.cpp", "  std::signal(SIGINT, SIG_IGN);", "signals are the process's"),
+    ("rank/comm/b.cpp", "  at::globalContext().setDeterministicAlgorithms(true, false);", "LibTorch's modes are the process's"),
 ])
 def test_lines_that_no_room_may_have(name, line, says):
     files = {path: "// A test.\n" + "".join(f'#include "{other}"\n' for other in others) for path, others in FILES.items()}

@@ -26,16 +26,12 @@ Signals::Signals(std::function<void(int)> on_signal) : on_signal_(std::move(on_s
   // A shell starts background commands with these ignored: an ignored signal cannot be waited for, nor can the children of who ignores
   // SIGCHLD.
   for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) ::signal(signal, SIG_DFL);
-  struct sigaction ignore {};
-  ignore.sa_handler = SIG_IGN;
-  ::sigaction(SIGPIPE, &ignore, &pipe_before_);
   thread_ = std::thread([this] { take(); });
 }
 
 Signals::~Signals() {
   ::eventfd_write(closing_, 1);
   thread_.join();
-  ::sigaction(SIGPIPE, &pipe_before_, nullptr);
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   ::close(signals_);
   ::close(closing_);

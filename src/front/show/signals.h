@@ -5,6 +5,8 @@
 #include <functional>
 #include <thread>
 
+#include "base/signal_flag.h"
+
 namespace lockstep::show {
 
 // While it lives they end nothing: a thread takes each and passes it on. Threads made before must have blocked them. Output that nobody
@@ -21,7 +23,7 @@ class Signals {
 
   std::function<void(int)> on_signal_;
   sigset_t before_{}, ours_{};
-  struct sigaction pipe_before_ {};
+  base::IgnoredSignal pipe_{SIGPIPE};
   int signals_ = -1, closing_ = -1;
   std::thread thread_;
 };

@@ -1,4 +1,5 @@
 // The program `lockstep-worker`: one rank. `lockstep` starts it; its words go to the rank's log and page.
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -7,11 +8,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/signal_flag.h"
 #include "config/config.h"
 #include "rank/bench/worker.h"
 #include "rank/kernels/plugin.h"
 #include "rank/train/run.h"
-#include "rank/train/watch/stop_signal.h"
 #include "rank/verbs/export.h"
 #include "rank/verbs/generate.h"
 
@@ -45,13 +46,17 @@ at::Device open_device() {
   return device;
 }
 
+// SIGTERM asks a rank to finish its step, save and leave; SIGINT is left to `lockstep`, which shares the terminal.
 void run_train(const verbs::Arguments& arguments, const std::shared_ptr<journal::PageWriter>& page, const comm::Place& place) {
-  train::listen_for_stop();
-  const config::RunConfig config = config::load_resolved(arguments.at("config"));
-  // cuBLAS reads this once, when CUDA starts.
-  if (config.trainer.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
-  const auto run =
-      train::build_run({.config = config, .folder = arguments.at("run"), .device = open_device(), .place = place, .page = page});
+  const base::SignalFlag terminate(SIGTERM, base::Calls::go_on);
+  const base::IgnoredSignal interrupt(SIGINT);
+  const auto run = train::build_run({.config = config::load_resolved(arguments.at("config")),
+                                     .folder = arguments.at("run"),
+                                     .device = open_device(),
+                                     .place = place,
+                                     .page = page,
+                                     .lease = environment("LOCKSTEP_LEASE"),
+                                     .asked_to_stop = [&] { return terminate.raised(); }});
   train::train(*run);
   page->set_phase(journal::Phase::done, run->progress.step);
 }
@@ -115,7 +120,7 @@ int main(int argc, char** argv) {
     std::cerr << error.what() << "\n";
     return static_cast<int>(base::ExitCode::usage);
   }
-  base::set_log_prefix(fmt::format("rank {}", place.rank));
+  const base::LogPrefix prefix(fmt::format("rank {}", place.rank));
   const int code = guarded(*page, [&] {
     const auto arguments = read_arguments(argc, argv);
     if (verb == "train") return run_train(arguments, page, place);

@@ -15,6 +15,7 @@
 #include "rank/bench/bench.h"
 #include "rank/kernels/fp8.h"
 #include "rank/kernels/kernels.h"
+#include "rank/kernels/session.h"
 #include "rank/model/parts/attention.h"
 #include "rank/model/layout.h"
 #include "rank/model/parts/rotary.h"
@@ -291,6 +292,7 @@ class KernelBench {
 }  // namespace
 
 KernelsResult measure_kernels(const KernelsRequest& request) {
+  const kernels::Session session(request.device, /*deterministic=*/false);
   KernelsResult result{.model = request.model.name,
                        .device = train::describe_device(request.device),
                        .dtype = std::string(config::name_of(request.model.dtype)),

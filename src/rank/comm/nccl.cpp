@@ -19,8 +19,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store
         "comm", "this build has no NCCL (it was made with NCCL=0 or CUDA=0). Rebuild with `make build`, or use --sync-backend cpu.");
   }
   c10::intrusive_ptr<c10d::Backend> backend;
-  const char* failure = make(&backend, &store, seat.rank, seat.size, timeout_s, device.index());
-  if (failure != nullptr) {
+  std::string failure;
+  if (!make(backend, store, seat.rank, seat.size, timeout_s, device.index(), failure)) {
     throw base::machine_error("comm",
                               "NCCL cannot connect rank {} on {}: {}. NCCL_DEBUG=INFO shows more; --sync-backend cpu goes without NCCL.",
                               place.rank, device.str(), failure);

@@ -3,6 +3,8 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <string>
+
 namespace c10d {
 class Backend;
 class Store;
@@ -11,8 +13,8 @@ class Store;
 namespace lockstep::comm {
 
 inline constexpr const char* make_nccl_symbol = "lockstep_make_nccl";
-// Returns null, or why it failed (valid until the next call).
-using MakeNccl = const char*(c10::intrusive_ptr<c10d::Backend>* backend, const c10::intrusive_ptr<c10d::Store>* store, int rank, int size,
-                             double timeout_s, int device_index);
+// False, and why: it failed.
+using MakeNccl = bool(c10::intrusive_ptr<c10d::Backend>& backend, const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                      double timeout_s, int device_index, std::string& why);
 
 }  // namespace lockstep::comm

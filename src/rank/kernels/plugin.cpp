@@ -19,6 +19,17 @@ std::filesystem::path plugin_path() {
   return program.parent_path().parent_path() / "lib" / "liblockstep_cuda.so";
 }
 
+// What CUDA's libraries read once, when they start, and is right for every run; what a person has set stays.
+void set_environment() {
+  // With this workspace cuBLAS gives the same bits every time. It is what LibTorch gives it on Hopper anyway.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  // `lockstep` watches for stalls and names them; LibTorch's own monitor would end the process without a word about why.
+  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
+  ::setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", 0);
+  // Buffers of recorded collectives lie in memory that grows in place (expandable segments), which NCCL cannot register.
+  ::setenv("NCCL_GRAPH_REGISTER", "0", 0);
+}
+
 struct Library {
   void* handle;
   const CudaPlugin* plugin;
@@ -28,6 +39,7 @@ struct Library {
     if (!std::filesystem::exists(path))
       throw base::machine_error(
           "kernels", "the CUDA plug-in is not at {}. Build it with `make build`, or point LOCKSTEP_CUDA_PLUGIN at it.", path.string());
+    set_environment();
     // Global, because LibTorch's CUDA part registers itself for the libraries that are already there.
     handle = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (handle == nullptr)

@@ -10,6 +10,9 @@
 
 namespace lockstep::kernels {
 
+namespace cuda {
+struct Session;
+}
 struct ProgressTable;  // progress_table.h
 struct RaggedTable;    // ragged_table.h
 
@@ -30,10 +33,15 @@ struct CudaPlugin {
   int (*capability)(int device);  // 90 for compute capability 9.0
   int (*device_count)();
   void (*set_allocator)(const char* settings);  // "expandable_segments:True"
+  // What kernels keep between calls: session.h decides whose it is. Opened, the device's memory is as nobody had used it.
+  cuda::Session* (*open_session)(int device);
+  void (*use_session)(cuda::Session* session);  // null: none, and calls that keep something throw
+  void (*close_session)(cuda::Session* session);
 };
-inline constexpr int kCudaPluginVersion = 9;
+inline constexpr int kCudaPluginVersion = 10;
 
-// Loads the plug-in on first call; throws UserError(machine) that says what is missing.
+// Loads the plug-in on first call, for as long as the process lives, with what its libraries read from the environment when they start:
+// call it before there are other threads. Throws UserError(machine) that says what is missing.
 const CudaPlugin& cuda_plugin();
 // Whether this build has a plug-in at all (CUDA=0 builds do not).
 bool built_with_cuda();

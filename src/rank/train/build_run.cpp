@@ -29,18 +29,12 @@ data::Loader::Options loader_options(const Run& run) {
           .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu()};
 }
 
-// By which this start of the run owns its folder; empty where nobody does.
-std::string lease_token() {
-  const char* lease = std::getenv("LOCKSTEP_LEASE");
-  return lease == nullptr ? "" : lease;
-}
-
 checkpoint::Saver::Options saver_options(const Run& run) {
   return {.folder = checkpoints_folder(run.config, run.folder),
           .share = {run.mesh->everyone().rank(), run.mesh->everyone().size()},
           .keep = run.config.trainer.max_checkpoints,
           .asynchronous = run.config.checkpoint.asynchronous,
-          .may_write = [folder = run.folder.root, token = lease_token()] {
+          .may_write = [folder = run.folder.root, token = run.lease] {
             if (journal::lease_is(folder, token)) return;
             throw base::checkpoint_error("checkpoint", "another process has taken over {}: nothing more is written there", folder.string());
           }};
@@ -83,11 +77,6 @@ void connect(Run& run, const RunRequest& request) {
                                             run.page);
   run.mesh = std::make_unique<comm::Mesh>(*run.world, mesh_shape(run.config.parallel, request.place.world_size));
   run.batch = config::plan_batch(run.config, run.mesh->data().size());
-}
-
-void be_deterministic() {
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  at::globalContext().setDeterministicFillUninitializedMemory(false);  // only hides reads of unwritten memory, at a price
 }
 
 void connect_gradients(Run& run) {
@@ -161,7 +150,7 @@ void open_journal(Run& run, const Start& start) {
       {"deterministic", at::globalContext().deterministicAlgorithms()},
       {"activations",
        run.recompute}}.dump());
-  run.control = std::make_unique<journal::ControlReader>(run.folder.control(), lease_token());
+  run.control = std::make_unique<journal::ControlReader>(run.folder.control(), run.lease);
   if (run.config.monitor.tensorboard)
     run.tensorboard = std::make_unique<journal::TensorBoardWriter>(run.folder.root / "tensorboard", run.progress.step);
   if (!run.world->fallback().empty()) run.note(run.world->fallback());
@@ -178,16 +167,18 @@ void Run::note(std::string_view text) const {
 
 std::unique_ptr<Run> build_run(const RunRequest& request) {
   auto run = std::make_unique<Run>();
+  run->session = std::make_unique<kernels::Session>(request.device, request.config.trainer.deterministic);
   run->config = request.config;
   run->config.model = config::with_defaults(run->config.model);
   run->folder = {request.folder};
   run->page = request.page;
   run->faults = Faults::from_environment(request.place.rank);
+  run->asked_to_stop = request.asked_to_stop;
+  run->lease = request.lease;
   connect(*run, request);
   const comm::Group& everyone = run->mesh->everyone();
 
   run->page->set_phase(journal::Phase::building, 0);
-  if (run->config.trainer.deterministic) be_deterministic();
   run->task = open_task(run->mesh->data(), run->config);
   run->replica = make_units(run->config, request.device, run->mesh.get());
   run->model = run->task->make_model(*run->replica.store);

@@ -13,6 +13,7 @@
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/comm/mesh.h"
 #include "rank/data/data.h"
+#include "rank/kernels/session.h"
 #include "rank/model/stage.h"
 #include "rank/model/sums/totals.h"
 #include "rank/optim/optim.h"
@@ -58,10 +59,12 @@ class AfterUpdate {
 };
 
 struct Run {
+  std::unique_ptr<kernels::Session> session;  // first, so that it ends last
   config::RunConfig config;
   config::BatchPlan batch;
   journal::RunFolder folder;
   std::shared_ptr<journal::PageWriter> page;
+  Faults faults;
   std::unique_ptr<comm::World> world;
   std::unique_ptr<comm::Mesh> mesh;
   std::unique_ptr<task::Task> task;
@@ -79,7 +82,8 @@ struct Run {
   std::unique_ptr<journal::MetricsWriter> metrics;          // rank 0 only
   std::unique_ptr<journal::ControlReader> control;          // rank 0 only
   std::unique_ptr<journal::TensorBoardWriter> tensorboard;  // rank 0, where monitor.tensorboard asks for it
-  Faults faults;
+  std::function<bool()> asked_to_stop;                      // this rank, by something other than the control file
+  std::string lease;                                        // by which this start of the run owns its folder; empty where nobody does
   Progress progress;
   std::int64_t total_steps = 0;
   std::string recompute;         // what blocks keep for backward, in words
@@ -110,9 +114,11 @@ struct RunRequest {
   at::Device device = at::kCPU;
   comm::Place place;
   std::shared_ptr<journal::PageWriter> page;
+  std::string lease = {};
+  std::function<bool()> asked_to_stop = [] { return false; };            // looked at in every step: finish it, save and leave
   std::function<std::unique_ptr<BatchSource>(const Run&)> batches = {};  // empty: of the data that the settings name
 };
-// Collective over the world it connects.
+// Collective over the world it connects. Several may follow one another in a process: what a run sets for all of it ends with the run.
 std::unique_ptr<Run> build_run(const RunRequest& request);
 
 // Trains to the end or until stopped. Collective.

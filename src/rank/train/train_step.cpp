@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "layout/spread/schedule.h"
 #include "rank/train/memory/device_memory.h"
-#include "rank/train/watch/stop_signal.h"
 
 namespace lockstep::train {
 namespace {
@@ -14,7 +13,7 @@ namespace {
 // What this rank has to say beside its losses.
 void add_own_line(const Run& run, model::Totals& totals) {
   const int rank = run.mesh->everyone().rank();
-  totals.add(sum::wishes, (stop_requested() ? 1 : 0) + (run.control ? sum::from_control_file * run.control->announce() : 0));
+  totals.add(sum::wishes, (run.asked_to_stop() ? 1 : 0) + (run.control ? sum::from_control_file * run.control->announce() : 0));
   totals.add(sum::peak_memory, static_cast<double>(peak_memory_bytes(run.world->device())), rank);
   totals.add(sum::not_finite, at::isfinite(totals.of(sum::loss)).logical_not(), rank);
 }

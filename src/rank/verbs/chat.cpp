@@ -18,7 +18,7 @@ void say(const Json& line) { std::cout << line.dump(-1, ' ', false, nlohmann::js
 }  // namespace
 
 void serve_chat(const GenerateRequest& request) {
-  base::listen_for(SIGINT, base::Calls::go_on);
+  base::SignalFlag interrupt(SIGINT, base::Calls::go_on);
   const TextModel model = open_text_model(request.source, request.device);
   if (!model.language->can_chat()) {
     throw base::usage_error("chat",
@@ -30,12 +30,12 @@ void serve_chat(const GenerateRequest& request) {
   say({{"ready", true}, {"context", options.context}});
   std::uint64_t turn = 0;
   for (std::string line; std::getline(std::cin, line);) {
-    base::take_raised(SIGINT);
+    interrupt.take();
     try {
       const Json messages = base::parse_json(line).at("messages");
-      const auto completion = generator.go_on({model.language->encode_chat(messages), turn++}, [](std::size_t, const std::string& piece) {
+      const auto completion = generator.go_on({model.language->encode_chat(messages), turn++}, [&](std::size_t, const std::string& piece) {
         say({{"text", piece}});
-        return !base::raised(SIGINT);
+        return !interrupt.raised();
       });
       say({{"finish", task::name_of(completion.finish)}, {"tokens", completion.tokens.size()}, {"reused", completion.reused}});
     } catch (const base::UserError& error) {

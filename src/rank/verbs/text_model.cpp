@@ -45,7 +45,8 @@ parallel::Replica make_readers(const config::RunConfig& config, at::Device devic
 }  // namespace
 
 TextModel open_text_model(const ModelSource& source, at::Device device) {
-  TextModel opened{.config = settings_of(source), .device = device};
+  TextModel opened{
+      .session = std::make_unique<kernels::Session>(device, /*deterministic=*/false), .config = settings_of(source), .device = device};
   const config::RunConfig& config = opened.config;
   opened.replica = make_readers(config, device);
   opened.decoder = std::make_unique<model::Decoder>(config.model, config.lora, *opened.replica.store);

@@ -10,6 +10,7 @@
 
 #include "config/run_config.h"
 #include "layout/family.h"
+#include "rank/kernels/session.h"
 #include "rank/model/model.h"
 #include "rank/parallel/replicate.h"
 #include "rank/task/language/generator.h"
@@ -27,6 +28,7 @@ struct ModelSource {
 };
 
 struct TextModel {
+  std::unique_ptr<kernels::Session> session;  // first, so that it ends last
   config::RunConfig config;
   parallel::Replica replica;
   std::unique_ptr<model::Decoder> decoder;

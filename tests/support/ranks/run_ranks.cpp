@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -20,6 +19,7 @@
 
 #include "base/files.h"
 #include "config/config.h"
+#include "rank/kernels/session.h"
 
 extern char** environ;
 
@@ -57,22 +57,18 @@ int free_port() {
   return 0;
 }
 
-// The device that tests run on; a GPU's part of LibTorch comes with the plug-in.
 at::Device test_device() {
   const char* name = std::getenv("LOCKSTEP_TEST_DEVICE");
-  const at::Device device(name != nullptr ? name : "cpu");
-  if (device.is_cuda()) {
-    const auto plugin = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib/liblockstep_cuda.so";
-    if (::dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) throw std::runtime_error(::dlerror());
-  }
-  return device;
+  return at::Device(name != nullptr ? name : "cpu");
 }
 
 [[noreturn]] void be_a_rank(config::Backend backend, const RankFunction& function,
                             const std::function<void(comm::World::Options&)>& change) {
   int code = 1;
   try {
-    comm::World::Options options{.place = comm::place_from_environment(), .backend = backend, .device = test_device(), .timeout_s = 30};
+    const at::Device device = test_device();
+    const kernels::Session session(device, /*deterministic=*/false);  // on a GPU it brings LibTorch's part for it
+    comm::World::Options options{.place = comm::place_from_environment(), .backend = backend, .device = device, .timeout_s = 30};
     change(options);
     comm::World world(options, std::make_shared<journal::PageWriter>("", 0));
     // What is tried on a GPU is NCCL: a fallback would pass in its place.

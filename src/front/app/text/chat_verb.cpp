@@ -21,8 +21,12 @@ constexpr const char* commands = "/reset forgets the conversation, /system TEXT 
 
 class Conversation {
  public:
-  Conversation(ChatWorker& worker, std::string system)
-      : worker_(worker), system_(std::move(system)), typed_(::isatty(STDIN_FILENO) == 1), shown_(::isatty(STDOUT_FILENO) == 1) {}
+  Conversation(ChatWorker& worker, base::SignalFlag& interrupt, std::string system)
+      : worker_(worker),
+        interrupt_(interrupt),
+        system_(std::move(system)),
+        typed_(::isatty(STDIN_FILENO) == 1),
+        shown_(::isatty(STDOUT_FILENO) == 1) {}
 
   void run() {
     if (typed_) fmt::print(stderr, "{}; Ctrl-C stops an answer.\n", commands);
@@ -34,7 +38,7 @@ class Conversation {
           if (typed_) show("\n");
           return;
         case LineReader::Got::interrupt:
-          take_interrupt();
+          interrupt_.take();
           if (typed_) fmt::print(stderr, "\n{}\n", commands);
           continue;
         case LineReader::Got::line: break;
@@ -89,6 +93,7 @@ class Conversation {
   }
 
   ChatWorker& worker_;
+  base::SignalFlag& interrupt_;
   std::string system_;
   const bool typed_, shown_;
   std::vector<Json> messages_;
@@ -107,9 +112,9 @@ int run_chat_verb(std::span<const std::string> args) {
   environment["LOCKSTEP_DEVICE"] = device_for(wish.device, "chat", environment);
   std::vector<std::string> arguments = model_arguments(wish);
   for (const std::string& word : sampling_arguments(wish)) arguments.push_back(word);
-  listen_for_interrupt();
-  ChatWorker worker(std::move(arguments), std::move(environment));
-  Conversation(worker, wish.system).run();
+  base::SignalFlag interrupt(SIGINT, base::Calls::are_interrupted);
+  ChatWorker worker(std::move(arguments), std::move(environment), interrupt);
+  Conversation(worker, interrupt, wish.system).run();
   return 0;
 }
 

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/signal_flag.h"
 #include "front/launch/libtorch.h"
 
 namespace lockstep::app {
@@ -30,13 +29,6 @@ struct Pipe {
 };
 
 }  // namespace
-
-void listen_for_interrupt() {
-  base::listen_for(SIGINT, base::Calls::are_interrupted);
-  ::signal(SIGPIPE, SIG_IGN);  // a worker that died is noticed by its silence
-}
-
-bool take_interrupt() { return base::take_raised(SIGINT); }
 
 LineReader::Got LineReader::next(std::string& line) {
   for (;;) {
@@ -60,7 +52,8 @@ LineReader::Got LineReader::next(std::string& line) {
   }
 }
 
-ChatWorker::ChatWorker(std::vector<std::string> arguments, launch::Environment environment) {
+ChatWorker::ChatWorker(std::vector<std::string> arguments, launch::Environment environment, base::SignalFlag& interrupt)
+    : interrupt_(interrupt) {
   const launch::OwnWorker worker = launch::own_worker(environment);
   environment = launch::without_ranks(std::move(environment), worker);
   arguments.insert(arguments.begin(), "chat");
@@ -83,7 +76,7 @@ ChatWorker::~ChatWorker() {
 
 Json ChatWorker::receive() {
   for (std::string line;;) {
-    if (take_interrupt()) child_->send(SIGINT);  // also one that came while nothing was being read
+    if (interrupt_.take()) child_->send(SIGINT);  // also one that came while nothing was being read
     switch (lines_->next(line)) {
       case LineReader::Got::line: return base::parse_json(line);
       case LineReader::Got::interrupt: break;

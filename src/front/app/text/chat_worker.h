@@ -8,14 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "base/signal_flag.h"
 #include "front/launch/environment.h"
 #include "front/launch/process.h"
 
 namespace lockstep::app {
-
-// Ctrl-C, remembered: reads return when it comes. Installed once; the terminal's other signals stay as they are.
-void listen_for_interrupt();
-bool take_interrupt();
 
 // Bytes of a descriptor as lines.
 class LineReader {
@@ -32,8 +29,9 @@ class LineReader {
 
 class ChatWorker {
  public:
-  // arguments: behind the verb. Blocks until the model is loaded; UserError where it cannot be.
-  ChatWorker(std::vector<std::string> arguments, launch::Environment environment);
+  // arguments: behind the verb. interrupt: Ctrl-C, by which reads are interrupted. Blocks until the model is loaded; UserError where it
+  // cannot be.
+  ChatWorker(std::vector<std::string> arguments, launch::Environment environment, base::SignalFlag& interrupt);
   ~ChatWorker();
   ChatWorker(const ChatWorker&) = delete;
 
@@ -48,6 +46,8 @@ class ChatWorker {
  private:
   nlohmann::ordered_json receive();
 
+  base::SignalFlag& interrupt_;
+  base::IgnoredSignal pipe_{SIGPIPE};  // a worker that died is noticed by its silence
   std::optional<launch::Child> child_;
   int to_ = -1, from_ = -1;
   std::optional<LineReader> lines_;

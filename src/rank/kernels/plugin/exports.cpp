@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "rank/kernels/plugin.h"
+#include "rank/kernels/plugin/session.h"
 
 namespace lockstep::kernels {
 
@@ -87,6 +88,9 @@ extern "C" __attribute__((visibility("default"))) const lockstep::kernels::CudaP
                                  .device_name = device_name,
                                  .capability = capability,
                                  .device_count = device_count,
-                                 .set_allocator = set_allocator};
+                                 .set_allocator = set_allocator,
+                                 .open_session = cuda::open_session,
+                                 .use_session = cuda::use_session,
+                                 .close_session = cuda::close_session};
   return &plugin;
 }

@@ -7,11 +7,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "base/mutex.h"
 #include "rank/kernels/fp8_table.h"
 #include "rank/kernels/matmul_cache.h"
 #include "rank/kernels/plugin/matmul_plan.h"
+#include "rank/kernels/plugin/session.h"
 
 namespace lockstep::kernels::cuda {
 
@@ -73,10 +75,9 @@ double least_seconds(const Key& key) {
 cudaDataType_t native_type(Fp8 format) { return format == Fp8::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2; }
 
 // One device's handle, plans and scratch. Any thread may call; calls take turns on the host.
-class Matmuls {
+class DeviceMatmuls {
  public:
-  explicit Matmuls(int device) : cache_(cache_path(device)) { check_library(cublasLtCreate(&handle_), "handle"); }
-  Matmuls(const Matmuls&) = delete;
+  explicit DeviceMatmuls(int device) : cache_(cache_path(device)), handle_(new_handle()) {}
 
   bool run(const Product& a, cudaStream_t stream) {
     const base::Lock lock(mutex_);
@@ -106,7 +107,7 @@ class Matmuls {
   static c10::DataPtr workspace() { return c10::cuda::CUDACachingAllocator::get()->allocate(kMatmulWorkspaceBytes); }
 
   Chosen choose(const Product& a, const Key& key, cudaStream_t stream) LOCKSTEP_REQUIRES(mutex_) {
-    Chosen chosen{.plan = MatmulPlan(handle_, a)};
+    Chosen chosen{.plan = MatmulPlan(handle_.get(), a)};
     if (const auto known = key.search ? cache_.find(key.text()) : std::nullopt) {
       std::copy(known->begin(), known->end(), chosen.algorithm.data);
       chosen.possible = chosen.plan.can_run(chosen.algorithm);
@@ -117,7 +118,7 @@ class Matmuls {
       chosen.possible = true;
     }
     if (chosen.possible && worth_a_search(key, stream) &&
-        find_fastest({handle_, workspace().get(), stream}, chosen.plan, a, chosen.algorithm)) {
+        find_fastest({handle_.get(), workspace().get(), stream}, chosen.plan, a, chosen.algorithm)) {
       MatmulCache::Choice choice;
       std::copy(std::begin(chosen.algorithm.data), std::end(chosen.algorithm.data), choice.begin());
       cache_.remember(key.text(), choice);
@@ -141,32 +142,49 @@ class Matmuls {
     return ++searches_[weight] <= kSearchesOfAWeight;
   }
 
+  struct Destroy {
+    void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
+  };
+  using Handle = std::unique_ptr<std::remove_pointer_t<cublasLtHandle_t>, Destroy>;
+  static Handle new_handle() {
+    cublasLtHandle_t handle = nullptr;
+    check_library(cublasLtCreate(&handle), "handle");
+    return Handle(handle);
+  }
+
   base::Mutex mutex_;
-  cublasLtHandle_t handle_ = nullptr;
   MatmulCache cache_ LOCKSTEP_GUARDED_BY(mutex_);
+  Handle handle_;
   std::map<Key, Chosen> chosen_ LOCKSTEP_GUARDED_BY(mutex_);
   std::map<Key, int> searches_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
-Matmuls& matmuls_of(int device) {
-  // Never destroyed: at exit the CUDA runtime may be gone before them.
-  static auto& all = *new std::map<int, std::unique_ptr<Matmuls>>;
-  static auto& mutex = *new base::Mutex;
-  const base::Lock lock(mutex);
-  auto& matmuls = all[device];
-  if (!matmuls) matmuls = std::make_unique<Matmuls>(device);
-  return *matmuls;
-}
-
-bool run(const Product& a, Stream stream) {
-  int device = 0;
-  C10_CUDA_CHECK(cudaGetDevice(&device));
-  return matmuls_of(device).run(a, static_cast<cudaStream_t>(stream));
-}
-
 }  // namespace
 
-bool matmul(const Matmul& a, Stream stream) { return run({a, native_type(a.type), native_type(a.type)}, stream); }
+// Those of all devices.
+class Matmuls {
+ public:
+  bool run(const Product& a, Stream stream) {
+    int device = 0;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    return of(device).run(a, static_cast<cudaStream_t>(stream));
+  }
+
+ private:
+  DeviceMatmuls& of(int device) {
+    const base::Lock lock(mutex_);
+    auto& matmuls = devices_[device];
+    if (!matmuls) matmuls = std::make_unique<DeviceMatmuls>(device);
+    return *matmuls;
+  }
+
+  base::Mutex mutex_;
+  std::map<int, std::unique_ptr<DeviceMatmuls>> devices_ LOCKSTEP_GUARDED_BY(mutex_);
+};
+
+std::shared_ptr<Matmuls> make_matmuls() { return std::make_shared<Matmuls>(); }
+
+bool matmul(const Matmul& a, Stream stream) { return session().matmuls->run({a, native_type(a.type), native_type(a.type)}, stream); }
 
 bool fp8_matmul(const Fp8Matmul& a, Stream stream) {
   const Matmul plain{.left = a.left,
@@ -186,8 +204,8 @@ bool fp8_matmul(const Fp8Matmul& a, Stream stream) {
                      .search = a.search,
                      .type = a.out_type,
                      .out_type = a.out_type};
-  return run({plain, native_type(a.left_format), native_type(a.right_format), &a.left_scale->factor, &a.right_scale->factor, a.fast},
-             stream);
+  return session().matmuls->run(
+      {plain, native_type(a.left_format), native_type(a.right_format), &a.left_scale->factor, &a.right_scale->factor, a.fast}, stream);
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -13,8 +13,11 @@
 #include <map>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 #include <unordered_map>
 
+#include "base/mutex.h"
+#include "rank/kernels/plugin/session.h"
 #include "rank/kernels/ragged_table.h"
 
 namespace lockstep::kernels::cuda {
@@ -161,14 +164,28 @@ struct Plans {
   }
 };
 
-const Plans& plans_for(const RaggedCall& call) {
-  // cuDNN does not promise that threads can share a plan. Never freed: cuDNN may be gone when a thread's variables are.
-  thread_local auto& plans = *new std::map<Key, std::unique_ptr<Plans>>;
-  const Key key(call);
-  const auto found = plans.find(key);
-  if (found != plans.end()) return *found->second;
-  return *plans.emplace(key, std::make_unique<Plans>(key)).first->second;
-}
+}  // namespace
+
+class RaggedPlans {
+ public:
+  const Plans& of(const RaggedCall& call) {
+    const base::Lock lock(mutex_);
+    const Key key(call);
+    auto& plans = plans_[{std::this_thread::get_id(), key}];  // cuDNN does not promise that threads can share one
+    if (!plans) plans = std::make_unique<Plans>(key);
+    return *plans;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::map<std::pair<std::thread::id, Key>, std::unique_ptr<Plans>> plans_ LOCKSTEP_GUARDED_BY(mutex_);
+};
+
+std::shared_ptr<RaggedPlans> make_ragged_plans() { return std::make_shared<RaggedPlans>(); }
+
+namespace {
+
+const Plans& plans_for(const RaggedCall& call) { return session().ragged->of(call); }
 
 Pointers pointers_of(const RaggedCall& call) {
   return {{q_uid, call.q.mutable_data_ptr()},

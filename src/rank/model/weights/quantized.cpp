@@ -21,11 +21,12 @@ static_assert(layout::kWeightBlock == kernels::kWeightBlock && layout::kScaleBlo
 
 // The mean as torch.mean gives it on one thread, whatever the threads and the device: every rank must get the same bits.
 double mean_of(const at::Tensor& scales) {
-  const int threads = at::get_num_threads();
-  at::set_num_threads(1);
-  const double mean = scales.cpu().mean().item<float>();
-  at::set_num_threads(threads);
-  return mean;
+  const struct OneThread {
+    int before = at::get_num_threads();
+    OneThread() { at::set_num_threads(1); }
+    ~OneThread() { at::set_num_threads(before); }
+  } one_thread;
+  return scales.cpu().mean().item<float>();
 }
 
 kernels::QuantizedBlocks copied(const kernels::QuantizedBlocks& blocks, const at::Device& device) {

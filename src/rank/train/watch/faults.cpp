@@ -68,15 +68,13 @@ Faults Faults::from_environment(int rank) {
     if (parts[0] == "once") order.once = parts[1];
     if (parts[0] == "action") order.action = parts[1];
   }
-  if (target_rank == rank) faults.order_ = order;
+  if (target_rank != rank) return faults;
+  if (order.action == "slow_disk") faults.slow_files_ = std::make_shared<SlowFiles>(order.ms);
+  faults.order_ = std::move(order);
   return faults;
 }
 
-base::FileSystem& Faults::files() const {
-  if (!order_ || order_->action != "slow_disk") return base::real_files();
-  static SlowFiles slow(order_->ms);
-  return slow;
-}
+base::FileSystem& Faults::files() const { return slow_files_ ? *slow_files_ : base::real_files(); }
 
 bool Faults::spoils_loss(std::int64_t step) const {
   return order_ && order_->action == "nan" && step >= order_->step && step <= order_->last_step;

@@ -27,7 +27,7 @@ class Faults {
   // True when the device's progress is not to be seen (action=hide_progress).
   bool hides_progress() const { return order_ && order_->action == "hide_progress"; }
   // What checkpoints are written to: a slow disk where the test asked for one (action=slow_disk).
-  base::FileSystem& files() const;
+  base::FileSystem& files() const;  // lives as long as this and its copies
   // True when this step is to leave the rank with weights of its own.
   bool drifts(std::int64_t step) const { return order_ && order_->action == "drift" && step == order_->step; }
   // True when a micro-batch of so many samples is to find no memory (action=memory samples=N).
@@ -45,6 +45,7 @@ class Faults {
     std::string once;
   };
   std::optional<Order> order_;
+  std::shared_ptr<base::FileSystem> slow_files_;
 };
 
 }  // namespace lockstep::train
