@@ -47,6 +47,7 @@ class NextToken final : public Task {
     return data::batch_of(fields, trains ? samples * time : 0);
   }
 
+  std::string counted() const override { return "tokens"; }
   layout::Flops flops() const override {
     const data::Corpus& corpus = *dataset_.training;
     const bool whole_samples = corpus.fixed_length() && !corpus.packed();
@@ -72,10 +73,11 @@ class NextToken final : public Task {
   journal::EvalLine evaluated(const model::Totals& totals, std::span<const double> numbers) const override {
     const double tokens = totals.read(numbers, kTrained);
     const double loss = tokens > 0 ? totals.read(numbers, kLoss) / tokens : 0;
-    return {.eval_loss = loss,
-            .eval_perplexity = std::exp(loss),
-            .eval_accuracy = tokens > 0 ? totals.read(numbers, kCorrect) / tokens : 0,
-            .eval_tokens = static_cast<std::int64_t>(tokens)};
+    return {.loss = loss,
+            .measures = {{"perplexity", std::exp(loss)},
+                         {"accuracy", tokens > 0 ? totals.read(numbers, kCorrect) / tokens : 0}},  // share of likeliest tokens
+            .counted = counted(),
+            .trained = static_cast<std::int64_t>(tokens)};
   }
 
   std::unique_ptr<Sampler> make_sampler(bool writes, at::Device device) const override {

@@ -51,7 +51,7 @@ Json state_json(const Run& run) {
   const optim::StepReport report = run.optimizer->report();
   return {{"format", 1},
           {"step", run.progress.step},
-          {"tokens", run.progress.tokens},
+          {"tokens", run.progress.trained},
           {"skipped_steps", run.progress.skipped},
           {"best", run.progress.best ? Json{{"step", run.progress.best->step}, {"eval_loss", run.progress.best->loss}} : Json(nullptr)},
           {"data",
@@ -237,7 +237,7 @@ Restored restore(Run& run, const std::filesystem::path& folder) try {
   for (const model::NamedSlice& slice : run.optimizer->named_state()) read_slice(reader, "optimizer", slice);
   const Json& optimizer = state.at("optimizer");
   run.progress.step = state.at("step");
-  run.progress.tokens = state.at("tokens");
+  run.progress.trained = state.at("tokens");
   run.progress.skipped = state.at("skipped_steps");
   // Another validation split would make its losses incomparable; one that is no longer there can be bettered by any.
   if (const Json best = state.value("best", Json(nullptr));
