@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "corpus/formats/language.h"
 #include "rank/data/outline.h"
 #include "rank/data/text_source.h"
 #include "rank/model/model.h"
@@ -81,8 +82,8 @@ class NextToken final : public Task {
   }
 
   std::unique_ptr<Sampler> make_sampler(bool writes, at::Device device) const override {
-    if (!dataset_.vocabulary || config_.monitor.sample_tokens == 0) return nullptr;
-    return make_text_sampler(config_, dataset_.vocabulary, writes, device);
+    if (!dataset_.language || config_.monitor.sample_tokens == 0) return nullptr;
+    return make_text_sampler(config_, dataset_.language, writes, device);
   }
 
  private:
@@ -104,7 +105,7 @@ data::Dataset open_data(const config::RunConfig& config, const FromFirst& from_f
   });
   if (whole.training) return whole;
   data::Dataset known = data::dataset_of_outline(outline);
-  known.vocabulary = data::open_vocabulary(config.data, config.model);
+  known.language = corpus::language_of(config.data, config.model);
   return known;
 }
 
