@@ -76,6 +76,26 @@ std::int64_t quantized_bytes(const Piece& piece, Quantization kind, bool double_
   throw base::Bug("a dense piece has no codes");
 }
 
+bool is_packed(const UnitSpec& spec, const Holding& holding) {
+  return std::any_of(spec.leaves.begin(), spec.leaves.end(), [&](const LeafSpec& leaf) { return is_quantized(leaf, holding); });
+}
+
+std::int64_t packed_bytes(const UnitSpec& spec, const Holding& holding) {
+  constexpr std::int64_t number = sizeof(float);
+  std::int64_t bytes = round_up(flat_layout(spec, holding).elements * bytes_of(holding.dtype), kPackedAlignment);
+  for (const LeafSpec& leaf : spec.leaves) {
+    if (!is_quantized(leaf, holding)) continue;
+    const bool nf4 = holding.quantization == Quantization::nf4, nested = nf4 && holding.double_quant;
+    for (const Piece& piece : leaf.pieces) {
+      const std::int64_t count = piece.elements(), blocks = base::ceil_div(count, kWeightBlock);
+      bytes += round_up(nf4 ? base::ceil_div(count, std::int64_t{2}) : count, kPackedAlignment);
+      bytes += round_up(nested ? blocks : blocks * number, kPackedAlignment);
+      if (nested) bytes += round_up(base::ceil_div(blocks, kScaleBlock) * number, kPackedAlignment);
+    }
+  }
+  return bytes;
+}
+
 std::int64_t bytes_of(config::DType dtype) {
   switch (dtype) {
     case config::DType::f32: return 4;

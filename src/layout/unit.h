@@ -80,6 +80,12 @@ bool is_quantized(const LeafSpec& leaf, const Holding& holding);
 // Codes, scales and, with double quantization, outer scales and their map: a piece is quantized by itself.
 std::int64_t quantized_bytes(const Piece& piece, Quantization kind, bool double_quant);
 
+// A frozen unit with quantized matrices in one buffer, so that ranks exchange it at once: its dense numbers, then codes, scales and outer
+// scales of each piece in turn, each beginning at a multiple of kPackedAlignment bytes. Maps, which are all the same, are left out.
+inline constexpr std::int64_t kPackedAlignment = 64;
+bool is_packed(const UnitSpec& spec, const Holding& holding);
+std::int64_t packed_bytes(const UnitSpec& spec, const Holding& holding);
+
 inline constexpr std::int64_t kLeafAlignment = 64;   // elements: 128 bytes even for 16-bit types, so vector loads never straddle
 inline constexpr std::int64_t kUnitAlignment = 256;  // elements: a block of 8-bit states, and a multiple of every vector
 inline constexpr std::int64_t kWeightBlock = 64;     // weights that share a scale

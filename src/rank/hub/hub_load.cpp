@@ -144,6 +144,7 @@ std::vector<std::string> load_units(const HubFolder& folder, const std::vector<s
   const auto targets = targets_of(units);
   Upload upload(units.front()->weights().device());
   std::vector<WantedNumbers> wanted;
+  std::map<std::string, const model::Unit*> ends;  // by a unit's last piece
   for (const auto& unit : units) {
     for (const model::LeafSpec& leaf : unit->spec().leaves) {
       for (const model::Piece& piece : leaf.pieces) {
@@ -151,10 +152,12 @@ std::vector<std::string> load_units(const HubFolder& folder, const std::vector<s
         if (target.count() > 0) wanted.push_back({piece.name, target.begin, target.count()});
       }
     }
+    if (!wanted.empty()) ends[wanted.back().name] = unit.get();
   }
   walk(folder, wanted, [&](const std::string& name, const at::Tensor& view) {
     const Target& target = targets.at(name);
     view.scalar_type() == at::kByte ? receive_quantized(folder, target) : receive_whole(view, target, upload);
+    if (const auto unit = ends.find(name); unit != ends.end()) unit->second->keep_share();
   });
   upload.finish();
   return notes;

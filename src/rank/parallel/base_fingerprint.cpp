@@ -33,10 +33,13 @@ void add_quantized(std::vector<at::Tensor>& sums, const model::Unit& unit) {
 
 std::string base_fingerprint(const Replica& replica) {
   std::vector<at::Tensor> sums;
-  for (const auto& unit : replica.units) {
+  for (std::size_t i = 0; i < replica.units.size(); ++i) {
+    const model::Unit* unit = replica.units[i].get();
     if (unit->trainable()) continue;
+    replica.store->open(i, {});  // whole, whoever holds what of it
     if (unit->weights().defined() && unit->weights().numel() > 0) sums.push_back(sums_of_bits(unit->weights()));
     add_quantized(sums, *unit);
+    replica.store->close(i, {});
   }
   if (sums.empty()) return {};
   const at::Tensor numbers = at::cat(sums).cpu();

@@ -27,7 +27,14 @@ std::vector<Cut> cut(const std::vector<model::UnitSpec>& specs, const model::Uni
                      config::Optimizer optimizer) {
   std::vector<Cut> cuts;
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    const layout::FlatLayout flat = model::flat_layout_of(specs[i], storage);
+    const layout::Holding holding = model::holding_of(storage);
+    if (layout::is_packed(specs[i], holding)) {
+      const std::int64_t bytes = layout::packed_bytes(specs[i], holding), room = layout::shard_elements({.elements = bytes}, group.size());
+      const layout::Slice mine = layout::shard_of(i, bytes, group.rank(), room);
+      cuts.push_back({{group.rank(), group.size(), mine.begin, mine.count, room, /*packed=*/true}, slot_of(i, specs.size())});
+      continue;
+    }
+    const layout::FlatLayout flat = layout::flat_layout(specs[i], holding);
     const std::int64_t room = layout::shard_elements(layout::cuttable(specs[i], flat, optimizer), group.size());
     const layout::Slice mine = layout::shard_of(i, flat.elements, group.rank(), room);
     cuts.push_back({{group.rank(), group.size(), mine.begin, mine.count, room}, slot_of(i, specs.size())});
@@ -38,10 +45,14 @@ std::vector<Cut> cut(const std::vector<model::UnitSpec>& specs, const model::Uni
 // Two buffers, each as large as the largest unit that takes it.
 std::vector<at::Tensor> slot_memory(const std::vector<Cut>& cuts, const at::TensorOptions& options) {
   std::vector<std::int64_t> most(layout::slots, 0);
-  for (const Cut& one : cuts)
-    if (one.slot) most[*one.slot] = std::max(most[*one.slot], one.whole());
+  bool packed = false;
+  for (const Cut& one : cuts) {
+    if (!one.slot) continue;
+    most[*one.slot] = std::max(most[*one.slot], one.whole());
+    packed = one.shard.packed;  // as all of them are: quantized matrices are the blocks'
+  }
   std::vector<at::Tensor> memory;
-  for (const std::int64_t elements : most) memory.push_back(at::zeros({elements}, options));
+  for (const std::int64_t elements : most) memory.push_back(at::zeros({elements}, packed ? options.dtype(at::kByte) : options));
   return memory;
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 // [2] of everything a frozen unit holds: dense numbers, codes and their scales.
 at::Tensor frozen_fingerprint(const model::Unit& unit) {
+  if (unit.shard()) return sums_of_bits(unit.weights_to_gather());
   at::Tensor sums = sums_of_bits(unit.weights());
   for (std::size_t leaf = 0; leaf < unit.spec().leaves.size(); ++leaf) {
     const model::QuantizedMatrix* matrix = unit.quantized(leaf);

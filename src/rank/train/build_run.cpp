@@ -110,7 +110,7 @@ struct Start {
 
 // Every rank reads files, or computes first weights, by itself, all at once; fingerprints tell if one of them came to something else.
 Start load(Run& run) {
-  const comm::Group &everyone = run.mesh->everyone(), &replicas = run.mesh->along(layout::Axis::replicate);
+  const comm::Group &everyone = run.mesh->everyone(), &replicas = run.same_weights();
   run.page->set_phase(journal::Phase::loading, 0);
   run.faults.at(journal::Phase::loading, 0, everyone);
   Start start;
@@ -135,7 +135,7 @@ Start load(Run& run) {
   if (run.config.lora.dora && !start.checkpoint) parallel::broadcast_weights(replicas, run.replica);
   run.replica.store->updated();
   parallel::verify_equal(replicas, run.replica, run.progress.step);
-  parallel::verify_frozen_equal(replicas, run.replica);
+  parallel::verify_frozen_equal(run.same_units(), run.replica);
   return start;
 }
 

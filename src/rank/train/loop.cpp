@@ -227,7 +227,7 @@ class Loop {
   }
 
   // Collective. Each rank writes its share of the tensors: what is saved is one model only if all hold the same.
-  void verify_replicas() const { parallel::verify_equal(run_.mesh->along(layout::Axis::replicate), run_.replica, run_.progress.step); }
+  void verify_replicas() const { parallel::verify_equal(run_.same_weights(), run_.replica, run_.progress.step); }
 
   void save() {
     verify_replicas();

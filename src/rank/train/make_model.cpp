@@ -15,21 +15,30 @@ namespace lockstep::train {
 namespace {
 
 // The matrix that a module trained whole starts as.
-at::Tensor original_of(const config::ModelConfig& model, const parallel::Replica& replica, std::size_t unit) {
+std::size_t original_of(const config::ModelConfig& model, const parallel::Replica& replica, std::size_t unit) {
   const bool tied_head = unit + 1 == replica.units.size() && model.tie_embeddings;
-  return (tied_head ? replica.units.front() : replica.units[unit])->weight(0);
+  return tied_head ? 0 : unit;
 }
 
 // Into weights that are held dense.
 void fold(const hub::PeftAdapter& adapter, const parallel::Replica& replica) {
   std::set<std::string> open;
   for (const std::string& name : adapter.touched()) open.insert(name);
-  for (const auto& unit : replica.units) {
-    for (const auto& [name, view] : unit->pieces_of(unit->exact())) {
-      if (open.erase(name) > 0) view.copy_(adapter.folded(name, view));
+  for (std::size_t i = 0; i < replica.units.size(); ++i) {
+    const model::Unit& unit = *replica.units[i];
+    replica.store->open(i, {});  // rows are folded whole, whoever holds what of them
+    const std::vector<model::NamedSlice> held = unit.pieces_in(unit.exact());
+    const std::vector<model::Unit::NamedView> whole = unit.pieces_of(unit.shard() ? unit.weights() : unit.exact());
+    for (std::size_t piece = 0; piece < held.size(); ++piece) {
+      const auto& [name, view, shape, begin] = held[piece];
+      if (open.erase(name) == 0) continue;
+      const at::Tensor folded = adapter.folded(name, whole[piece].view);
+      view.view({-1}).copy_(folded.reshape({-1}).narrow(0, begin, view.numel()));
     }
-    unit->refresh_weights();
+    unit.refresh_weights();
+    replica.store->close(i, {});
   }
+  replica.store->updated();
   if (open.empty()) return;
   throw base::usage_error("lora", "{} changes {}, which this model does not have, or holds quantized. Fold it first: lockstep merge.",
                           adapter.path().string(), *open.begin());
@@ -87,6 +96,7 @@ void initialize_weights(const config::RunConfig& config, parallel::Replica& repl
 std::vector<std::string> load_weights(const config::RunConfig& config, parallel::Replica& replica) {
   std::vector<std::string> notes = hub::load_units(hub::HubFolder(config.model.path), replica.units);
   const auto& adapters = config.lora.adapters;
+  if (adapters.size() > 1) replica.store->updated();
   for (std::size_t i = 0; i + 1 < adapters.size(); ++i) {
     fold(hub::PeftAdapter(adapters[i]), replica);
     notes.push_back(fmt::format("{} is folded into the weights", adapters[i]));
@@ -99,9 +109,12 @@ void initialize_adapters(const config::RunConfig& config, parallel::Replica& rep
   model::initialize(replica.adapters, config.trainer.seed);
   for (const std::size_t whole : {std::size_t{0}, replica.adapters.size() - 1}) {
     if (!replica.adapters[whole]) continue;
-    const at::Tensor original = original_of(config.model, replica, whole);
+    const std::size_t unit = original_of(config.model, replica, whole);
+    replica.store->open(unit, {});
+    const at::Tensor& original = replica.units[unit]->weight(0);
     replica.adapters[whole]->exact().narrow(0, 0, original.numel()).copy_(original.reshape({-1}));
     replica.adapters[whole]->refresh_weights();
+    replica.store->close(unit, {});
   }
   model.reset_magnitudes();
   if (!config.lora.adapters.empty()) hub::PeftAdapter(config.lora.adapters.back()).load(replica.adapters);

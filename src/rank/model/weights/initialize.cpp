@@ -72,6 +72,7 @@ void initialize(std::vector<std::unique_ptr<Unit>>& units, std::int64_t seed) {
     const auto& leaves = unit->spec().leaves;
     for (std::size_t i = 0; i < leaves.size(); ++i)
       unit->quantized(i) ? initialize_quantized(*unit, i, key_of(leaves[i], seed)) : initialize_dense(*unit, i, key_of(leaves[i], seed));
+    unit->keep_share();
   }
 }
 

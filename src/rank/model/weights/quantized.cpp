@@ -42,21 +42,31 @@ kernels::QuantizedBlocks copied(const kernels::QuantizedBlocks& blocks, const at
 
 }  // namespace
 
-QuantizedMatrix::QuantizedMatrix(const LeafSpec& leaf, const UnitStorage& storage)
+at::Tensor PackedMemory::take(std::int64_t count, at::ScalarType type) {
+  const std::int64_t bytes = count * static_cast<std::int64_t>(c10::elementSize(type));
+  const at::Tensor taken = bytes_.narrow(0, taken_, bytes).view(type);
+  taken_ += layout::round_up(bytes, layout::kPackedAlignment);
+  return taken;
+}
+
+QuantizedMatrix::QuantizedMatrix(const LeafSpec& leaf, const UnitStorage& storage, PackedMemory* memory)
     : kind_(storage.quantization == Quantization::nf4 ? kernels::Codes::nf4 : kernels::Codes::int8),
       options_(at::TensorOptions().device(storage.device).dtype(storage.weight_dtype)),
-      shape_(leaf.shape()) {
+      shape_(leaf.shape()),
+      packed_(memory != nullptr) {
+  const auto room = [&](std::int64_t count, at::ScalarType type) {
+    return memory ? memory->take(count, type) : at::zeros({count}, options_.dtype(type));
+  };
   const bool nested = kind_ == kernels::Codes::nf4 && storage.double_quant;
   for (const Piece& piece : leaf.pieces) {
     std::int64_t count = 1;
     for (const std::int64_t size : piece.shape) count *= size;
     counts_.push_back(count);
     const std::int64_t blocks = ceil_div(count, kernels::kWeightBlock);
-    const auto bytes = options_.dtype(at::kByte), numbers = options_.dtype(at::kFloat);
-    kernels::QuantizedBlocks held{.codes = at::zeros({kernels::code_bytes(kind_, count)}, bytes),
-                                  .scales = at::zeros({blocks}, nested ? bytes : numbers)};
+    kernels::QuantizedBlocks held{.codes = room(kernels::code_bytes(kind_, count), at::kByte),
+                                  .scales = room(blocks, nested ? at::kByte : at::kFloat)};
     if (nested) {
-      held.outer = at::zeros({ceil_div(blocks, kernels::kScaleBlock)}, numbers);
+      held.outer = room(ceil_div(blocks, kernels::kScaleBlock), at::kFloat);
       held.map = kernels::dynamic_map(true, storage.device);
     }
     pieces_.push_back(std::move(held));
@@ -103,6 +113,18 @@ void QuantizedMatrix::assign(std::size_t piece, const kernels::QuantizedBlocks& 
   base::check(kind_ == kernels::Codes::nf4 && blocks.codes.numel() == held.codes.numel() && blocks.scales.numel() == held.scales.numel(),
               "codes of the same matrix");
   held.codes.copy_(blocks.codes);
+  if (packed_) {
+    if (held.outer.defined() != blocks.outer.defined())
+      throw base::usage_error("model", "the folder's 4-bit scales are {}, and ranks that hold shards of them take them as they are: set {}.",
+                              blocks.outer.defined() ? "quantized themselves" : "plain",
+                              blocks.outer.defined() ? "model.double_quant=true" : "model.double_quant=false");
+    held.scales.copy_(blocks.scales);
+    if (!held.outer.defined()) return;
+    held.outer.copy_(blocks.outer);
+    held.map.copy_(blocks.map);
+    held.offset = blocks.offset;
+    return;
+  }
   const at::Tensor codes = held.codes;
   held =
       copied({.codes = {}, .scales = blocks.scales, .outer = blocks.outer, .map = blocks.map, .offset = blocks.offset}, options_.device());

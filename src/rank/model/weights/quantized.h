@@ -11,11 +11,23 @@
 
 namespace lockstep::model {
 
+// Bytes that are handed out one stretch after another, as layout::packed_bytes counts them.
+class PackedMemory {
+ public:
+  explicit PackedMemory(at::Tensor bytes) : bytes_(std::move(bytes)) {}
+  at::Tensor take(std::int64_t count, at::ScalarType type);
+
+ private:
+  at::Tensor bytes_;
+  std::int64_t taken_ = 0;
+};
+
 // Owns the codes of a leaf, on the unit's device. Each Hugging Face piece (q, k, v) is quantized by itself, as bitsandbytes quantizes
 // each linear layer by itself, so that pieces can be exchanged with its checkpoints.
 class QuantizedMatrix {
  public:
-  QuantizedMatrix(const LeafSpec& leaf, const UnitStorage& storage);
+  // memory: what it lies in, from whoever packs many of them; null: memory of its own.
+  QuantizedMatrix(const LeafSpec& leaf, const UnitStorage& storage, PackedMemory* memory = nullptr);
 
   // Quantizes one piece's weights: any float type, on any device, row by row. They are first rounded to the unit's type, and cross to the
   // device in chunks, so that nothing of the piece's size is made there.
@@ -42,6 +54,7 @@ class QuantizedMatrix {
   at::TensorOptions options_;
   std::vector<std::int64_t> shape_, counts_;
   std::vector<kernels::QuantizedBlocks> pieces_;
+  bool packed_;
 };
 
 // out = the weights that NF4 codes stand for, in out's type and on its device.

@@ -9,14 +9,15 @@
 
 namespace lockstep::model {
 
-namespace {
-
 layout::Holding holding_of(const UnitStorage& storage) {
-  return {
-      .trained = storage.trainable, .master = storage.master, .quantization = storage.quantization, .double_quant = storage.double_quant};
+  return {.dtype = storage.weight_dtype == at::kFloat  ? config::DType::f32
+                   : storage.weight_dtype == at::kHalf ? config::DType::f16
+                                                       : config::DType::bf16,
+          .trained = storage.trainable,
+          .master = storage.master,
+          .quantization = storage.quantization,
+          .double_quant = storage.double_quant};
 }
-
-}  // namespace
 
 at::ScalarType scalar_type(config::DType dtype) {
   switch (dtype) {
@@ -27,22 +28,20 @@ at::ScalarType scalar_type(config::DType dtype) {
   throw base::Bug("a dtype that has no name");
 }
 
-layout::FlatLayout flat_layout_of(const UnitSpec& spec, const UnitStorage& storage) {
-  return layout::flat_layout(spec, holding_of(storage));
-}
-
 Unit::Unit(UnitSpec spec, const UnitStorage& storage)
-    : spec_(std::move(spec)), flat_(flat_layout_of(spec_, storage)), shard_(storage.shard), keeps_gradients_(storage.keeps_gradients) {
-  for (std::size_t i = 0; i < spec_.leaves.size(); ++i)
-    quantized_.push_back(flat_.offsets[i] ? nullptr : std::make_shared<QuantizedMatrix>(spec_.leaves[i], storage));
-
+    : spec_(std::move(spec)), flat_(layout::flat_layout(spec_, holding_of(storage))), shard_(storage.shard), keeps_gradients_(storage.keeps_gradients) {
   const auto on_device = at::TensorOptions().device(storage.device);
+  const bool packed = shard_ && shard_->packed;
+  const at::ScalarType type = packed ? at::kByte : storage.weight_dtype;
   const std::int64_t whole = shard_ ? shard_->room * shard_->ranks : flat_.elements;
-  whole_weights_ = storage.weight_memory.defined() ? storage.weight_memory : at::zeros({whole}, on_device.dtype(storage.weight_dtype));
+  whole_weights_ = storage.weight_memory.defined() ? storage.weight_memory : at::zeros({whole}, on_device.dtype(type));
   base::check(whole_weights_.numel() == whole, "a unit's memory is of its size");
-  own_weights_ = own_share(whole_weights_, storage.keeps_weights, storage.weight_dtype);
-  weights_ = whole_weights_.narrow(0, 0, flat_.elements);
-  held_weights_ = own_weights_.narrow(0, 0, held_count());
+  own_weights_ = own_share(whole_weights_, storage.keeps_weights, type);
+  PackedMemory bytes(whole_weights_);
+  weights_ = packed ? bytes.take(flat_.elements, storage.weight_dtype) : whole_weights_.narrow(0, 0, flat_.elements);
+  held_weights_ = packed ? weights_ : own_weights_.narrow(0, 0, held_count());
+  for (std::size_t i = 0; i < spec_.leaves.size(); ++i)
+    quantized_.push_back(flat_.offsets[i] ? nullptr : std::make_shared<QuantizedMatrix>(spec_.leaves[i], storage, packed ? &bytes : nullptr));
   if (storage.trainable) {
     if (storage.weight_dtype == at::kFloat) {
       master_ = held_weights_;
@@ -63,6 +62,11 @@ at::Tensor Unit::own_share(const at::Tensor& whole, bool kept, at::ScalarType be
   if (!shard_) return whole;
   if (!kept) return at::zeros({shard_->room}, whole.options().dtype(beside));
   return whole.narrow(0, shard_->index * shard_->room, shard_->room);
+}
+
+void Unit::keep_share() const {
+  if (!shard_ || !shard_->packed || own_weights_.storage().is_alias_of(whole_weights_.storage())) return;
+  own_weights_.copy_(whole_weights_.narrow(0, shard_->index * shard_->room, shard_->room));
 }
 
 at::Tensor Unit::view_of(std::size_t leaf, const at::Tensor& flat) const {

@@ -21,6 +21,9 @@ class QuantizedMatrix;
 struct Shard {
   int index = 0, ranks = 1;
   std::int64_t begin = 0, count = 0, room = 0;
+  // Of a frozen unit with quantized matrices: numbers are bytes of layout::packed_bytes. It is written whole, where layers find it, and
+  // keep_share() takes this rank's bytes of it.
+  bool packed = false;
 };
 
 struct UnitStorage {
@@ -38,7 +41,7 @@ struct UnitStorage {
   bool keeps_weights = true, keeps_gradients = true;
 };
 
-layout::FlatLayout flat_layout_of(const UnitSpec& spec, const UnitStorage& storage);
+layout::Holding holding_of(const UnitStorage& storage);
 
 // A tensor of a checkpoint, as much of it as a rank holds: numbers [begin, begin + view.numel()) of the flattened whole. A view of the
 // whole has its shape, one of a slice is flat; where nothing of it is held it is empty.
@@ -73,8 +76,8 @@ class Unit {
   void place_gradients(const at::Tensor& memory, std::optional<at::ScalarType> sums = {});
 
   // What this rank holds for good: numbers [held_begin, held_begin + held_count) of the flat buffers.
-  std::int64_t held_begin() const { return shard_ ? shard_->begin : 0; }
-  std::int64_t held_count() const { return shard_ ? shard_->count : flat_.elements; }
+  std::int64_t held_begin() const { return in_numbers() ? shard_->begin : 0; }
+  std::int64_t held_count() const { return in_numbers() ? shard_->count : flat_.elements; }
   const std::optional<Shard>& shard() const { return shard_; }
   const at::Tensor& held_weights() const { return held_weights_; }      // [held_count] in the type that forward reads
   const at::Tensor& held_gradients() const { return held_gradients_; }  // [held_count] undefined if not trainable
@@ -86,6 +89,8 @@ class Unit {
   void refresh_weights() const {
     if (exact().const_data_ptr() != held_weights_.const_data_ptr()) held_weights_.copy_(exact());
   }
+  // After a packed unit was written whole.
+  void keep_share() const;
   // Of a shard, [room] each: what ranks exchange, its padding included.
   const at::Tensor& weights_to_gather() const { return own_weights_; }
   const at::Tensor& gathered_weights() const { return whole_weights_; }    // [room x ranks]
@@ -110,6 +115,7 @@ class Unit {
   std::vector<NamedSlice> pieces_in(const at::Tensor& held) const;
 
  private:
+  bool in_numbers() const { return shard_ && !shard_->packed; }
   at::Tensor view_of(std::size_t leaf, const at::Tensor& flat) const;
   // [room] of this rank's share, in a whole buffer or, where that is not kept, beside it.
   at::Tensor own_share(const at::Tensor& whole, bool kept, at::ScalarType beside) const;
