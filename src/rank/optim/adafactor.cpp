@@ -29,98 +29,82 @@ at::Tensor clip_of(const at::Tensor& sum_of_squares, std::int64_t count) {
 
 }  // namespace
 
-Adafactor::Adafactor(const model::Store& store, const Settings& settings) : Optimizer(store, settings) {
-  for (std::size_t i = 0; i < slices().size(); ++i) {
-    const model::HeldSlice& slice = slices()[i];
-    const auto zeros = [&](std::int64_t count) { return at::zeros({count}, slice.weights.options().dtype(at::kFloat)); };
-    for (const Place& place : places(slice)) {
-      Parameter parameter{i, place, {}, {}, {}};
-      if (place.piece->shape.size() >= 2) {
-        parameter.row = zeros(place.piece->shape[0]);
-        parameter.column = zeros(place.count / place.piece->shape[0]);
-      } else {
-        parameter.whole = zeros(place.count);
-      }
-      parameters_.push_back(std::move(parameter));
-    }
-  }
-}
-
-void Adafactor::step(double learning_rate) {
-  const auto number = [&](std::int64_t at) { return control()[at]; };
-  const Now now{.factor = number(offsetof(kernels::Control, factor) / sizeof(double)).to(at::kFloat),
-                .skip = number(offsetof(kernels::Control, skip) / sizeof(double)) != 0,
-                .fresh = number(offsetof(kernels::Control, updates) / sizeof(double)).clamp_min(1.0).pow(-0.8).to(at::kFloat)};
-  for (const Parameter& parameter : parameters_) {
-    if (parameter.row.defined())
-      update_matrix(parameter, now, learning_rate);
+Adafactor::Adafactor(const model::Store& store, const Settings& settings) : ByMatrix(store, settings) {
+  find_parameters([](const Place&) { return true; });
+  for (const Parameter& p : parameters()) {
+    const auto zeros = [&](std::int64_t count) {
+      return at::zeros({p.owned ? count : 0}, slices()[p.slice].weights.options().dtype(at::kFloat));
+    };
+    const model::Piece& piece = *p.place.piece;
+    if (piece.shape.size() >= 2)
+      states_.push_back({.row = zeros(piece.shape[0]), .column = zeros(piece.elements() / piece.shape[0]), .whole = {}});
     else
-      update_vector(parameter, now, learning_rate);
+      states_.push_back({.row = {}, .column = {}, .whole = zeros(piece.elements())});
   }
-  for (const model::HeldSlice& slice : slices()) slice.gradients.zero_();
 }
 
-void Adafactor::update_matrix(const Parameter& p, const Now& now, double learning_rate) const {
-  const std::int64_t rows = p.row.numel(), columns = p.column.numel();
-  const at::Tensor gradient = slices()[p.slice].gradients.narrow(0, p.place.begin, p.place.count).view({rows, columns});
+void Adafactor::begin_step() {
+  const auto number = [&](std::int64_t at) { return control()[at]; };
+  now_ = {.factor = number(offsetof(kernels::Control, factor) / sizeof(double)).to(at::kFloat),
+          .skip = number(offsetof(kernels::Control, skip) / sizeof(double)) != 0,
+          .fresh = number(offsetof(kernels::Control, updates) / sizeof(double)).clamp_min(1.0).pow(-0.8).to(at::kFloat)};
+}
+
+void Adafactor::direct(std::size_t parameter, const at::Tensor& gradient, const Emit& emit) {
+  const State& state = states_[parameter];
+  if (state.row.defined()) {
+    direct_matrix(state, gradient, emit);
+  } else {
+    const at::Tensor g = gradient.to(at::kFloat) * now_.factor;
+    advance(state.whole, g * g + kEpsilon, now_.fresh, now_.skip);
+    const at::Tensor update = state.whole.rsqrt() * g;
+    emit(0, update / clip_of(fixed_sum(update.square()), gradient.numel()));
+  }
+  gradient.zero_();
+}
+
+void Adafactor::direct_matrix(const State& state, const at::Tensor& flat, const Emit& emit) const {
+  const std::int64_t rows = state.row.numel(), columns = state.column.numel();
+  const at::Tensor gradient = flat.view({rows, columns});
   const std::int64_t height = std::clamp<std::int64_t>(kSlice / columns, 1, rows);
   const auto slices = [&](auto body) {
     for (std::int64_t at = 0; at < rows; at += height) {
       const std::int64_t count = std::min(height, rows - at);
-      body(at, count, gradient.narrow(0, at, count).to(at::kFloat) * now.factor);
+      body(at, count, gradient.narrow(0, at, count).to(at::kFloat) * now_.factor);
     }
   };
-  const at::Tensor row = at::zeros_like(p.row), column = at::zeros_like(p.column);
+  const at::Tensor row = at::zeros_like(state.row), column = at::zeros_like(state.column);
   slices([&](std::int64_t at, std::int64_t count, const at::Tensor& g) {
     const at::Tensor squares = g * g + kEpsilon;
     row.narrow(0, at, count).copy_(fixed_row_sums(squares).div_(double(columns)));
     column.add_(fixed_column_sums(squares));
   });
-  advance(p.row, row, now.fresh, now.skip);
-  advance(p.column, column / double(rows), now.fresh, now.skip);
+  advance(state.row, row, now_.fresh, now_.skip);
+  advance(state.column, column / double(rows), now_.fresh, now_.skip);
 
-  const at::Tensor by_row = (p.row / (fixed_sum(p.row) / double(rows))).rsqrt().unsqueeze(1), by_column = p.column.rsqrt().unsqueeze(0);
-  const at::Tensor squares = at::zeros({}, p.row.options());
+  const at::Tensor by_row = (state.row / (fixed_sum(state.row) / double(rows))).rsqrt().unsqueeze(1);
+  const at::Tensor by_column = state.column.rsqrt().unsqueeze(0);
+  const at::Tensor squares = at::zeros({}, state.row.options());
   slices([&](std::int64_t at, std::int64_t count, const at::Tensor& g) {
     squares.add_(fixed_sum((g * by_row.narrow(0, at, count)).mul_(by_column).square_()));
   });
-  const at::Tensor clip = clip_of(squares, p.place.count);
+  const at::Tensor clip = clip_of(squares, rows * columns);
   slices([&](std::int64_t at, std::int64_t count, const at::Tensor& g) {
     const at::Tensor update = (g * by_row.narrow(0, at, count)).mul_(by_column).div_(clip);
-    apply(p, update.view({-1}), at * columns, learning_rate);
+    emit(at * columns, update.view({-1}));
   });
-}
-
-void Adafactor::update_vector(const Parameter& p, const Now& now, double learning_rate) const {
-  const at::Tensor g = slices()[p.slice].gradients.narrow(0, p.place.begin, p.place.count).to(at::kFloat) * now.factor;
-  advance(p.whole, g * g + kEpsilon, now.fresh, now.skip);
-  const at::Tensor update = p.whole.rsqrt() * g;
-  apply(p, update / clip_of(fixed_sum(update.square()), p.place.count), 0, learning_rate);
-}
-
-void Adafactor::apply(const Parameter& p, const at::Tensor& update, std::int64_t begin, double learning_rate) const {
-  const model::HeldSlice& slice = slices()[p.slice];
-  const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin + begin, update.numel()); };
-  kernels::update({.gradient = update, .exact = part(slice.exact), .weights = part(slice.weights), .first = {}, .second = {}}, control(),
-                  {.rule = kernels::Rule::apply,
-                   .rate = learning_rate * p.place.rate,
-                   .decay = p.place.decay,
-                   .key = key_of(slice),
-                   .place = slice.begin + p.place.begin + begin,
-                   .zero_gradient = false});
 }
 
 std::vector<model::NamedSlice> Adafactor::named_state() const {
   std::vector<model::NamedSlice> views;
-  for (const Parameter& p : parameters_) {
-    const auto add = [&](const char* kind, const at::Tensor& t) {
-      views.push_back({fmt::format("{}.{}", kind, p.place.piece->name), t, t.sizes().vec()});
-    };
-    if (p.row.defined()) {
-      add("exp_avg_sq_row", p.row);
-      add("exp_avg_sq_col", p.column);
+  for (std::size_t i = 0; i < parameters().size(); ++i) {
+    const Parameter& p = parameters()[i];
+    const std::vector<std::int64_t>& shape = p.place.piece->shape;
+    if (states_[i].row.defined()) {
+      views.push_back(named_whole("exp_avg_sq_row", p, states_[i].row, {shape[0]}));
+      views.push_back(named_whole("exp_avg_sq_col", p, states_[i].column, {p.place.piece->elements() / shape[0]}));
     } else {
-      add("exp_avg_sq", p.whole);
+      views.push_back(named_whole("exp_avg_sq", p, states_[i].whole, shape));
     }
   }
   return views;

@@ -31,68 +31,72 @@ at::Tensor orthogonalized(const at::Tensor& matrix) {
   return tall ? x.t() : x;
 }
 
-Muon::Muon(const model::Store& store, const Settings& settings) : Optimizer(store, settings) {
-  for (std::size_t i = 0; i < slices().size(); ++i) {
-    const model::HeldSlice& slice = slices()[i];
-    const auto zeros = [&](std::int64_t count) { return at::zeros({count}, slice.exact.options()); };
-    for (const Place& place : places(slice)) {
-      const bool outer = place.leaf->role == model::Role::token_embedding || place.leaf->role == model::Role::output_head;
-      const bool orthogonal = !outer && place.piece->shape.size() == 2;
-      parameters_.push_back({i, place, orthogonal, zeros(place.count), orthogonal ? at::Tensor() : zeros(place.count)});
-    }
+namespace {
+
+// Of rows by columns: a step along an orthogonal matrix moves every row alike, so tall ones go further.
+double stretch_of(const model::Piece& piece) { return std::sqrt(std::max(1.0, double(piece.shape[0]) / double(piece.shape[1]))); }
+
+}  // namespace
+
+Muon::Muon(const model::Store& store, const Settings& settings) : ByMatrix(store, settings) {
+  find_parameters([](const Place& place) {
+    const bool outer = place.leaf->role == model::Role::token_embedding || place.leaf->role == model::Role::output_head;
+    return !outer && place.piece->shape.size() == 2;
+  });
+  for (const Parameter& p : parameters()) {
+    const auto zeros = [&](std::int64_t count) { return at::zeros({count}, slices()[p.slice].exact.options()); };
+    if (p.whole)
+      states_.push_back({zeros(p.owned ? p.place.piece->elements() : 0), {}});
+    else
+      states_.push_back({zeros(p.place.count), zeros(p.place.count)});
   }
 }
 
-void Muon::step(double learning_rate) {
-  for (const Parameter& p : parameters_)
-    (this->*(p.orthogonal ? &Muon::update_matrix : &Muon::update_other))(p, learning_rate * p.place.rate);
-}
-
-void Muon::update_matrix(const Parameter& p, double learning_rate) const {
-  const model::HeldSlice& slice = slices()[p.slice];
-  const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin, p.place.count); };
-  const at::Tensor gradient = part(slice.gradients);
+void Muon::direct(std::size_t parameter, const at::Tensor& gradient, const Emit& emit) {
+  const Parameter& p = parameters()[parameter];
   const auto working = gradient.is_cuda() ? at::kBFloat16 : at::kFloat;
   const at::Tensor momentum = at::empty(p.place.piece->shape, gradient.options().dtype(working));
-  kernels::nesterov(gradient, p.first, momentum, control(),
-                    {.beta1 = settings().muon_momentum, .key = key_of(slice), .place = slice.begin + p.place.begin});
-  const double stretch = std::sqrt(std::max(1.0, double(momentum.size(0)) / double(momentum.size(1))));
-  kernels::update({.gradient = orthogonalized(momentum).contiguous().view({-1}),
-                   .exact = part(slice.exact),
-                   .weights = part(slice.weights),
-                   .first = {},
-                   .second = {}},
-                  control(),
-                  {.rule = kernels::Rule::apply,
-                   .rate = learning_rate * stretch,
-                   .decay = p.place.decay / stretch,  // decay goes by the learning rate itself
-                   .key = key_of(slice),
-                   .place = slice.begin + p.place.begin,
-                   .zero_gradient = false});
+  kernels::nesterov(gradient, states_[parameter].first, momentum, control(),
+                    {.beta1 = settings().muon_momentum, .key = key_of(slices()[p.slice]), .place = p.place.in_unit});
+  emit(0, orthogonalized(momentum).contiguous().view({-1}));
 }
 
-void Muon::update_other(const Parameter& p, double learning_rate) const {
+Muon::Taken Muon::taken(const Parameter& p) const {
+  const double stretch = stretch_of(*p.place.piece);
+  return {.rate = p.place.rate * stretch, .decay = p.place.decay / stretch};  // decay goes by the learning rate itself
+}
+
+void Muon::update_other(std::size_t parameter, double learning_rate) {
+  const Parameter& p = parameters()[parameter];
+  if (p.place.count == 0) return;
   const model::HeldSlice& slice = slices()[p.slice];
   const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin, p.place.count); };
-  kernels::update(
-      {.gradient = part(slice.gradients), .exact = part(slice.exact), .weights = part(slice.weights), .first = p.first, .second = p.second},
-      control(),
-      {.rule = kernels::Rule::adamw,
-       .rate = learning_rate,
-       .beta1 = settings().beta1,
-       .beta2 = settings().beta2,
-       .epsilon = settings().epsilon,
-       .decay = p.place.decay,
-       .key = key_of(slice),
-       .place = slice.begin + p.place.begin});
+  kernels::update({.gradient = part(slice.gradients),
+                   .exact = part(slice.exact),
+                   .weights = part(slice.weights),
+                   .first = states_[parameter].first,
+                   .second = states_[parameter].second},
+                  control(),
+                  {.rule = kernels::Rule::adamw,
+                   .rate = learning_rate * p.place.rate,
+                   .beta1 = settings().beta1,
+                   .beta2 = settings().beta2,
+                   .epsilon = settings().epsilon,
+                   .decay = p.place.decay,
+                   .key = key_of(slice),
+                   .place = slice.begin + p.place.begin});
 }
 
 std::vector<model::NamedSlice> Muon::named_state() const {
   std::vector<model::NamedSlice> views;
-  for (const Parameter& p : parameters_) {
-    const auto add = [&](const char* kind, const at::Tensor& t) { views.push_back(named(kind, p.place, t)); };
-    add(p.orthogonal ? "momentum_buffer" : "exp_avg", p.first);
-    if (!p.orthogonal) add("exp_avg_sq", p.second);
+  for (std::size_t i = 0; i < parameters().size(); ++i) {
+    const Parameter& p = parameters()[i];
+    if (p.whole) {
+      views.push_back(named_whole("momentum_buffer", p, states_[i].first, p.place.piece->shape));
+      continue;
+    }
+    views.push_back(named("exp_avg", p.place, states_[i].first));
+    views.push_back(named("exp_avg_sq", p.place, states_[i].second));
   }
   return views;
 }

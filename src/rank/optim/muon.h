@@ -1,7 +1,7 @@
 // Muon: matrices inside the model move along the orthogonalised momentum; everything else by AdamW.
 #pragma once
 
-#include "rank/optim/optim.h"
+#include "rank/optim/by_matrix.h"
 
 namespace lockstep::optim {
 
@@ -12,24 +12,22 @@ at::Tensor orthogonalized(const at::Tensor& matrix);
 // Update of a matrix [rows, columns]: learning rate x sqrt(max(1, rows / columns)) x orthogonalised Nesterov momentum, decoupled
 // decay: as Keller Jordan's reference and torch.optim.Muon. In bf16 on CUDA, in f32 on a CPU. Embedding, head, norms and biases are
 // AdamW's. States: momentum_buffer of the matrices, exp_avg and exp_avg_sq of the rest; of the type of the unit's exact weights.
-class Muon : public Optimizer {
+class Muon : public ByMatrix {
  public:
   Muon(const model::Store& store, const Settings& settings);
 
-  void step(double learning_rate) override;
   std::vector<model::NamedSlice> named_state() const override;
 
  private:
-  struct Parameter {
-    std::size_t slice;
-    Place place;
-    bool orthogonal;
-    at::Tensor first, second;  // [count]; momentum and nothing where orthogonal
+  // Of a parameter, as much as this rank has of them: a matrix's momentum, or AdamW's two.
+  struct State {
+    at::Tensor first, second;
   };
-  void update_matrix(const Parameter& p, double learning_rate) const;
-  void update_other(const Parameter& p, double learning_rate) const;
+  void direct(std::size_t parameter, const at::Tensor& gradient, const Emit& emit) override;
+  Taken taken(const Parameter& p) const override;
+  void update_other(std::size_t parameter, double learning_rate) override;
 
-  std::vector<Parameter> parameters_;
+  std::vector<State> states_;  // by parameter
 };
 
 }  // namespace lockstep::optim

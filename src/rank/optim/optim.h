@@ -101,6 +101,7 @@ class Optimizer {
     const model::Piece* piece;
     std::int64_t begin, count;  // in the slice; count is 0 where all of it is elsewhere
     std::int64_t first;         // the number of the piece that lies at `begin`
+    std::int64_t in_unit;       // where the piece begins there
     double rate, decay;
 
     bool whole() const { return count == piece->elements(); }
@@ -115,6 +116,7 @@ class Optimizer {
   // In the same order every time; gradients may have moved since the last.
   std::span<const model::HeldSlice> slices() const { return store_.updates(); }
   const Settings& settings() const { return settings_; }
+  const model::Store& store() const { return store_; }
 
  private:
   const model::Store& store_;

@@ -133,6 +133,7 @@ std::vector<Optimizer::Place> Optimizer::places(const model::HeldSlice& slice) c
                      .begin = from,
                      .count = to - from,
                      .first = std::clamp<std::int64_t>(-begin, 0, piece.elements()),
+                     .in_unit = slice.begin + begin,
                      .rate = rate_of(leaves[i]),
                      .decay = leaves[i].decay ? settings_.weight_decay : 0});
     }

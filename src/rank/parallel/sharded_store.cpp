@@ -2,6 +2,7 @@
 #include "rank/parallel/sharded_store.h"
 
 #include "base/error.h"
+#include "rank/parallel/rank_order_sum.h"
 #include "rank/parallel/replicated_store.h"
 
 namespace lockstep::parallel {
@@ -30,10 +31,38 @@ ShardedStore::ShardedStore(const std::vector<model::Unit*>& units, const std::ve
     : RankStore(units, adapters),
       replicas_(mesh.along(layout::Axis::replicate)),
       everyone_(mesh.everyone()),
+      sharers_(mesh.reductions()),
       gathers_(mesh.gathers(), in_shards(units, slots.weights)),
       reduction_({mesh.reductions(), replicas_}, trained_in_shards(units, slots.gradients), options,
                  /*every_micro_batch=*/placement.gradients != layout::Spread::whole) {
+  std::vector<model::UnitSpec> specs;
+  for (const model::Unit* unit : units) specs.push_back(unit->spec());
+  const auto by_rank = layout::owned_by_rank(layout::placed_units(specs), sharers_.size());
+  for (const layout::Slice& slice : by_rank[static_cast<std::size_t>(sharers_.rank())]) owned_.emplace(slice.unit, slice.begin);
   look_again();
+}
+
+bool ShardedStore::owns(std::size_t unit, std::int64_t begin) const {
+  const model::Unit& held = this->unit(unit);
+  if (!held.shard()) return true;
+  return cuts(unit).empty() ? held.held_count() == held.elements() : owned_.contains({unit, begin});
+}
+
+at::Tensor ShardedStore::whole_gradients(std::size_t unit) const {
+  const model::Unit& held = this->unit(unit);
+  if (!held.shard()) return held.gradients();
+  const at::Tensor& mine = held.summed_gradients();
+  const at::Tensor whole = at::empty({mine.numel() * sharers_.size()}, mine.options());
+  sharers_.all_gather(whole, mine, fmt::format("gradients of {} for its matrices", held.name())).wait();
+  return whole;
+}
+
+at::Tensor ShardedStore::own_share(std::size_t unit, const at::Tensor& whole) const {
+  const model::Unit& held = this->unit(unit);
+  if (!held.shard()) return whole;
+  const at::Tensor mine = at::empty({held.shard()->room}, whole.options());
+  reduce_in_rank_order(sharers_, mine, whole, fmt::format("updates of {}", held.name())).wait();
+  return mine.narrow(0, 0, held.held_count());
 }
 
 // Of the replicas of a shard the first one counts it; whole units are dealt out to all ranks.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "config/run_config.h"
@@ -30,6 +31,9 @@ class ShardedStore final : public RankStore, public Exchange {
   void complete(std::size_t unit, std::size_t leaf) override;
   std::span<const model::HeldSlice> counts() const override { return counts_; }
   std::vector<std::int64_t> cuts(std::size_t unit) const override;
+  bool owns(std::size_t unit, std::int64_t begin) const override;
+  at::Tensor whole_gradients(std::size_t unit) const override;
+  at::Tensor own_share(std::size_t unit, const at::Tensor& whole) const override;
   void look_again() override;
 
   void updated() override { gathers_.refresh(); }
@@ -44,7 +48,8 @@ class ShardedStore final : public RankStore, public Exchange {
   const ShardReduction::Count& reduced() const { return reduction_.count(); }
 
  private:
-  const comm::Group &replicas_, &everyone_;
+  const comm::Group &replicas_, &everyone_, &sharers_;
+  std::set<std::pair<std::size_t, std::int64_t>> owned_;  // matrices by unit and first number
   Gathers gathers_;
   ShardReduction reduction_;
   std::vector<model::HeldSlice> counts_;

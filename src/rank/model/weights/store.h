@@ -70,6 +70,15 @@ class Store {
   virtual std::span<const HeldSlice> saves() const = 0;
   // Where a unit is cut between those who count it, ascending, the same on every rank; nothing where one of them counts all of it.
   virtual std::vector<std::int64_t> cuts(std::size_t unit) const = 0;
+
+  // For optimizers that look at whole matrices. Collective where the unit is cut, in the same order on every rank.
+  // Whether this rank works on the matrix that begins at number `begin` of the unit.
+  virtual bool owns(std::size_t unit, std::int64_t begin) const = 0;
+  // The summed gradients of a unit, flat and whole; behind them there may be padding.
+  virtual at::Tensor whole_gradients(std::size_t unit) const = 0;
+  // This rank's numbers, as in updates(), of a buffer like the last one, to which each rank has written those of its own matrices and
+  // zeros elsewhere.
+  virtual at::Tensor own_share(std::size_t unit, const at::Tensor& whole) const = 0;
 };
 
 // A unit as its layers see it.

@@ -42,6 +42,9 @@ class WholeStore : public Store {
   std::span<const HeldSlice> counts() const override { return all_; }
   std::span<const HeldSlice> saves() const override { return all_; }
   std::vector<std::int64_t> cuts(std::size_t) const override { return {}; }
+  bool owns(std::size_t, std::int64_t) const override { return true; }
+  at::Tensor whole_gradients(std::size_t unit) const override { return units_[unit]->gradients(); }
+  at::Tensor own_share(std::size_t, const at::Tensor& whole) const override { return whole; }
 
  private:
   std::vector<Unit*> units_;  // those of the model, then those of adapters that there are

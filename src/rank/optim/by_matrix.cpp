@@ -1,0 +1,88 @@
+// Where units are whole a matrix after the other; where they are cut, a unit after the other, in the same order on every rank.
+#include "rank/optim/by_matrix.h"
+
+#include <ATen/ops/zeros_like.h>
+
+#include "rank/kernels/kernels.h"
+
+namespace lockstep::optim {
+
+void ByMatrix::find_parameters(const std::function<bool(const Place&)>& looks_at_whole) {
+  for (std::size_t i = 0; i < slices().size(); ++i) {
+    const model::HeldSlice& slice = slices()[i];
+    for (const Place& place : places(slice)) {
+      parameters_.push_back({i, place, looks_at_whole(place), store().owns(slice.unit, place.in_unit)});
+    }
+  }
+}
+
+void ByMatrix::step(double learning_rate) {
+  begin_step();
+  for (std::size_t i = 0; i < parameters_.size();) {
+    const std::size_t slice = parameters_[i].slice;
+    std::size_t last = i;
+    bool together = false;
+    for (; last < parameters_.size() && parameters_[last].slice == slice; ++last) together |= parameters_[last].whole;
+    together &= !store().cuts(slices()[slice].unit).empty();
+    if (together) {
+      update_together(i, last, learning_rate);
+    } else {
+      for (std::size_t p = i; p < last; ++p) {
+        if (parameters_[p].place.count == 0) continue;  // all of the unit is another rank's
+        parameters_[p].whole ? update_here(p, learning_rate) : update_other(p, learning_rate);
+      }
+    }
+    i = last;
+  }
+}
+
+model::NamedSlice ByMatrix::named_whole(std::string_view state, const Parameter& p, const at::Tensor& numbers,
+                                        const std::vector<std::int64_t>& shape) {
+  return {fmt::format("{}.{}", state, p.place.piece->name), p.owned ? numbers.view(shape) : numbers, shape, 0};
+}
+
+void ByMatrix::update_here(std::size_t parameter, double learning_rate) {
+  const Parameter& p = parameters_[parameter];
+  const at::Tensor gradient = slices()[p.slice].gradients.narrow(0, p.place.begin, p.place.count);
+  direct(parameter, gradient, [&](std::int64_t begin, const at::Tensor& numbers) { take_off(p, begin, numbers, learning_rate); });
+}
+
+void ByMatrix::update_together(std::size_t first, std::size_t last, double learning_rate) {
+  const model::HeldSlice& slice = slices()[parameters_[first].slice];
+  const at::Tensor gradients = store().whole_gradients(slice.unit);
+  const at::Tensor directions = at::zeros_like(gradients, at::TensorOptions().dtype(at::kFloat));
+  for (std::size_t i = first; i < last; ++i) {
+    const Parameter& p = parameters_[i];
+    if (!p.whole || !p.owned) continue;
+    direct(i, gradients.narrow(0, p.place.in_unit, p.place.piece->elements()), [&](std::int64_t begin, const at::Tensor& numbers) {
+      directions.narrow(0, p.place.in_unit + begin, numbers.numel()).copy_(numbers);
+    });
+  }
+  const at::Tensor mine = store().own_share(slice.unit, directions);
+  for (std::size_t i = first; i < last; ++i) {
+    const Parameter& p = parameters_[i];
+    if (!p.whole) {
+      update_other(i, learning_rate);
+      continue;
+    }
+    if (p.place.count == 0) continue;
+    take_off(p, 0, mine.narrow(0, p.place.begin, p.place.count), learning_rate);
+    slice.gradients.narrow(0, p.place.begin, p.place.count).zero_();
+  }
+}
+
+// begin: in what is held of the parameter.
+void ByMatrix::take_off(const Parameter& p, std::int64_t begin, const at::Tensor& numbers, double learning_rate) const {
+  const model::HeldSlice& slice = slices()[p.slice];
+  const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin + begin, numbers.numel()); };
+  const Taken how = taken(p);
+  kernels::update({.gradient = numbers, .exact = part(slice.exact), .weights = part(slice.weights), .first = {}, .second = {}}, control(),
+                  {.rule = kernels::Rule::apply,
+                   .rate = learning_rate * how.rate,
+                   .decay = how.decay,
+                   .key = key_of(slice),
+                   .place = slice.begin + p.place.begin + begin,
+                   .zero_gradient = false});
+}
+
+}  // namespace lockstep::optim
