@@ -7,8 +7,8 @@
 
 namespace lockstep::optim {
 
-// A matrix of a unit that is cut between ranks has an owner, who holds its states, is brought its gradient, and gives back to everyone their
-// share of what is to be taken off. Where a unit is whole every rank owns all of it, and nothing is sent.
+// A matrix of a unit that is cut between ranks has an owner, who holds its states, is brought its gradient, and gives back to everyone
+// their share of what is to be taken off. Where a unit is whole every rank owns all of it, and nothing is sent.
 class ByMatrix : public Optimizer {
  public:
   void step(double learning_rate) final;

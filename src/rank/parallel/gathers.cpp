@@ -51,6 +51,10 @@ void Gathers::open(std::size_t unit, model::Pass::Direction direction) {
   Entry& entry = entries_[unit];
   if (!entry.what) return;
   ++entry.open;
+  if (std::exchange(stale_, false)) {
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (entries_[i].what && !entries_[i].what->slot) start(i);
+  }
   start(unit);
   finish(unit);
   if (const auto next = after(unit, direction)) start(*next);
@@ -60,14 +64,13 @@ void Gathers::close(std::size_t unit) {
   if (entries_[unit].what) --entries_[unit].open;
 }
 
-void Gathers::refresh() {
+void Gathers::forget() {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     finish(i);
     entries_[i].state = State::absent;
   }
   std::fill(slots_.begin(), slots_.end(), std::nullopt);
-  for (std::size_t i = 0; i < entries_.size(); ++i)
-    if (entries_[i].what && !entries_[i].what->slot) start(i);
+  stale_ = true;
 }
 
 }  // namespace lockstep::parallel

@@ -29,8 +29,9 @@ class Gathers {
   // Collective. The unit is whole when it returns, on the current stream; the next one in this direction is under way.
   void open(std::size_t unit, model::Pass::Direction direction);
   void close(std::size_t unit);
-  // Numbers changed: nothing is whole any more. Units with memory of their own are gathered at once, in forward order.
-  void refresh();
+  // Numbers changed: nothing is whole any more. Nothing is under way until a unit is opened, so that numbers may change further; then
+  // those with memory of their own are gathered one behind the other, in forward order.
+  void forget();
   // Nothing is gathered from here on, or everything again.
   void rehearse(bool on) { rehearsing_ = on; }
 
@@ -55,6 +56,7 @@ class Gathers {
   std::vector<Entry> entries_;
   std::vector<std::optional<std::size_t>> slots_;  // who has each
   bool rehearsing_ = false;
+  bool stale_ = true;  // nothing was opened since numbers changed
   Count count_;
 };
 

@@ -22,6 +22,8 @@ class RankStore : public model::WholeStore {
 
   // Collective. What this rank updates was written, by an optimizer or from a file: before units are opened again, all ranks have it.
   virtual void updated() {}
+  // Whether ranks must open units in the same order to find them whole; false: each may for itself.
+  virtual bool opens_together() const { return false; }
   // While it holds, nothing is exchanged, and numbers mean nothing: a micro-step is tried for its memory alone.
   virtual void rehearse(bool) {}
 };

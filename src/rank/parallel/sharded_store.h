@@ -36,7 +36,8 @@ class ShardedStore final : public RankStore, public Exchange {
   at::Tensor own_share(std::size_t unit, const at::Tensor& whole) const override;
   void look_again() override;
 
-  void updated() override { gathers_.refresh(); }
+  void updated() override { gathers_.forget(); }
+  bool opens_together() const override { return true; }
   void rehearse(bool on) override;
 
   void arm(const comm::Group&) override { reduction_.arm(); }

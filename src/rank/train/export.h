@@ -13,7 +13,7 @@ hub::HubExport hub_export_of(const config::RunConfig& config);
 // What the adapters of a run belong to, as PEFT names it.
 std::string base_model_of(const config::ModelConfig& model);
 
-// RUN/model, from the weights this rank holds. One rank calls it.
+// RUN/model, from the run's weights. Collective; the first rank writes, the others bring it their shards, a unit at a time.
 std::filesystem::path export_model(const Run& run);
 
 // RUN/adapter, in PEFT's form, from the adapters this rank holds. One rank calls it.

@@ -306,14 +306,16 @@ class Loop {
   // A fine-tune ends with what other programs load: the same kind of folder that it began with.
   void write_model() {
     const config::RunConfig& config = run_.config;
-    if (!config.checkpoint.export_at_end || !run_.is_first()) return;
+    if (!config.checkpoint.export_at_end) return;
     if (config.lora.enabled) {
+      if (!run_.is_first()) return;
       run_.page->set_phase(journal::Phase::saving, run_.progress.step);
       return run_.note(fmt::format("the adapter is in {}, as a PEFT folder", export_adapter(run_).string()));
     }
     if (config.model.path.empty()) return;
     run_.page->set_phase(journal::Phase::saving, run_.progress.step);
-    run_.note(fmt::format("the model is in {}, as a Hugging Face folder", export_model(run_).string()));
+    const std::filesystem::path folder = export_model(run_);
+    if (run_.is_first()) run_.note(fmt::format("the model is in {}, as a Hugging Face folder", folder.string()));
   }
 
   void finish() {

@@ -94,9 +94,7 @@ struct Run {
   // Who holds the same trained weights: all who split the samples, unless those are in shards.
   const comm::Group& same_weights() const { return replica.exchange ? mesh->along(layout::Axis::replicate) : mesh->data(); }
   // Who holds the same of the model's units, trained or frozen.
-  const comm::Group& same_units() const {
-    return replica.units.front()->shard() ? mesh->along(layout::Axis::replicate) : mesh->data();
-  }
+  const comm::Group& same_units() const { return replica.units.front()->shard() ? mesh->along(layout::Axis::replicate) : mesh->data(); }
   // What a full global batch trains: gradients of the summed loss are scaled by 1/this, so that no dtype overflows.
   double nominal_trained() const { return static_cast<double>(batch.global_batch_size * task->training()->sample_size()); }
 

@@ -44,20 +44,26 @@ std::vector<std::string> gather(const comm::Group& ranks, const std::vector<std:
 Samples::Samples(const Run& run) : run_(run) {
   const auto rank = static_cast<std::size_t>(run.mesh->everyone().rank());
   const std::size_t prompts = std::max<std::size_t>(1, run.config.monitor.sample_prompts.size());
-  sampler_ = run.task->make_sampler(/*writes=*/rank < prompts, run.world->device());
+  sampler_ = run.task->make_sampler(/*writes=*/together() || rank < prompts, run.world->device());
 }
 
 void Samples::look() {
   if (sampler_) sampler_->look();
 }
 
+// Layers whose weights are gathered are walked by all ranks at once: each writes all texts, of which the first rank's count.
+bool Samples::together() const { return run_.replica.store->opens_together(); }
+
 // This rank's texts, empty where a sample is another's.
 std::vector<std::string> Samples::own_share(const comm::Group& ranks) {
   std::vector<std::string> texts(sampler_->prompts().size());
   std::vector<std::size_t> mine;
-  for (auto i = static_cast<std::size_t>(ranks.rank()); i < texts.size(); i += static_cast<std::size_t>(ranks.size())) mine.push_back(i);
+  const std::size_t first = together() ? 0 : static_cast<std::size_t>(ranks.rank()),
+                    step = together() ? 1 : static_cast<std::size_t>(ranks.size());
+  for (std::size_t i = first; i < texts.size(); i += step) mine.push_back(i);
   if (mine.empty()) return texts;
   std::vector<std::string> written = sampler_->write(*run_.model, mine);
+  if (together() && ranks.rank() > 0) return texts;
   for (std::size_t i = 0; i < mine.size(); ++i) texts[mine[i]] = std::move(written[i]);
   return texts;
 }

@@ -24,6 +24,7 @@ class Samples {
   void write(const comm::Group& ranks);
 
  private:
+  bool together() const;
   std::vector<std::string> own_share(const comm::Group& ranks);
 
   const Run& run_;

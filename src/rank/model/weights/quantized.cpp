@@ -115,7 +115,8 @@ void QuantizedMatrix::assign(std::size_t piece, const kernels::QuantizedBlocks& 
   held.codes.copy_(blocks.codes);
   if (packed_) {
     if (held.outer.defined() != blocks.outer.defined())
-      throw base::usage_error("model", "the folder's 4-bit scales are {}, and ranks that hold shards of them take them as they are: set {}.",
+      throw base::usage_error("model",
+                              "the folder's 4-bit scales are {}, and ranks that hold shards of them take them as they are: set {}.",
                               blocks.outer.defined() ? "quantized themselves" : "plain",
                               blocks.outer.defined() ? "model.double_quant=true" : "model.double_quant=false");
     held.scales.copy_(blocks.scales);

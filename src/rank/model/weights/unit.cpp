@@ -29,7 +29,10 @@ at::ScalarType scalar_type(config::DType dtype) {
 }
 
 Unit::Unit(UnitSpec spec, const UnitStorage& storage)
-    : spec_(std::move(spec)), flat_(layout::flat_layout(spec_, holding_of(storage))), shard_(storage.shard), keeps_gradients_(storage.keeps_gradients) {
+    : spec_(std::move(spec)),
+      flat_(layout::flat_layout(spec_, holding_of(storage))),
+      shard_(storage.shard),
+      keeps_gradients_(storage.keeps_gradients) {
   const auto on_device = at::TensorOptions().device(storage.device);
   const bool packed = shard_ && shard_->packed;
   const at::ScalarType type = packed ? at::kByte : storage.weight_dtype;
@@ -41,7 +44,8 @@ Unit::Unit(UnitSpec spec, const UnitStorage& storage)
   weights_ = packed ? bytes.take(flat_.elements, storage.weight_dtype) : whole_weights_.narrow(0, 0, flat_.elements);
   held_weights_ = packed ? weights_ : own_weights_.narrow(0, 0, held_count());
   for (std::size_t i = 0; i < spec_.leaves.size(); ++i)
-    quantized_.push_back(flat_.offsets[i] ? nullptr : std::make_shared<QuantizedMatrix>(spec_.leaves[i], storage, packed ? &bytes : nullptr));
+    quantized_.push_back(flat_.offsets[i] ? nullptr
+                                          : std::make_shared<QuantizedMatrix>(spec_.leaves[i], storage, packed ? &bytes : nullptr));
   if (storage.trainable) {
     if (storage.weight_dtype == at::kFloat) {
       master_ = held_weights_;
