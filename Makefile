@@ -7,7 +7,7 @@ CMAKE := .deps/bin/cmake
 TEST_PYTHON := .deps-test/bin/python
 TRAIN_ARGS ?=
 
-.PHONY: all setup setup-test configure build tests train test check bench docs format lint test-gpu fuzz fresh clean
+.PHONY: all setup setup-test configure build tests train test check bench docs format lint test-gpu test-layouts fuzz fresh clean
 
 all: build
 
@@ -52,10 +52,16 @@ fuzz: configure
 	@$(CMAKE) --build $(BUILD) --target fuzz_tests
 	@LOCKSTEP_FUZZ_RUNS=$(FUZZ_RUNS) LOCKSTEP_FUZZ_SEED=$(FUZZ_SEED) $(BUILD)/bin/fuzz_tests
 
+# Thousands of layouts beside one rank; `make test` takes those in which all pairs of settings meet. LAYOUT_ROWS=N: so many rows more.
+LAYOUT_ROWS ?= 1000
+test-layouts: configure
+	@$(CMAKE) --build $(BUILD) --target layout_tests
+	@LOCKSTEP_LAYOUT_ROWS=$(LAYOUT_ROWS) $(BUILD)/bin/layout_tests
+
 bench: setup-test tests
 	@$(TEST_PYTHON) bench/run.py
 
-# docs/configuration.md and docs/errors.md are made from the table of options and the table of mistakes.
+# docs/configuration.md, docs/errors.md and docs/layouts.md are made from the tables of options, of mistakes and of layouts.
 docs: build
 	@python3 tools/make_docs.py --lockstep $(BUILD)/bin/lockstep
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes the docs that are made from code: docs/configuration.md from the table of options, docs/coming_from.md from the tables of other
-programs' keys, docs/errors.md from tests/errors/*.json.
+programs' keys, docs/errors.md from tests/errors/*.json, docs/layouts.md from tests/layouts/table.json.
 
 With --check it writes nothing and fails if a committed file differs.
 """
 import argparse
+import itertools
 import json
 import pathlib
 import subprocess
@@ -43,6 +44,56 @@ def errors_markdown():
     return "\n".join(parts)
 
 
+LAYOUTS_OPENING = """# Layouts: what works with what
+
+<!-- Made by `make docs` from tests/layouts/table.json; `make check` compares. -->
+
+However a model lies over ranks, it trains the same. `layout_tests` (tests/layouts/) walks a table of layouts with eight living ranks: every pair of
+values of two columns below meets in some case, each with every value of `shard`; `make test-layouts` walks thousands. Each case is compared with one
+rank that takes the same batches: losses of ten steps and the evaluation (1e-5 in f32), every gradient by name (1e-5 of its largest entry), the reported
+norm, what clipping makes of an update, the weights at the end. Cases that sum in the same order give the same bits: all of `none`, `optimizer`,
+`gradients` and `full` with one micro-batch a step; `none` and `optimizer`, and `gradients` and `full`, with several. A switch for each rule of sharding
+breaks it on purpose, and the table shows it.
+
+## Columns
+"""
+
+
+def not_yet(table, values):
+    return any(all(values[column] in allowed for column, allowed in rule["when"].items()) for rule in table["not yet"])
+
+
+def what_works(table):
+    """A row for each combination of the columns that some rule is about; the others go with everything."""
+    named = {name for rule in table["not yet"] for name in rule["when"]}
+    *columns, shards = [column for column in table["columns"] if column["name"] in named]
+    lines = ["", "## What works", "", f"With all of {', '.join(column['name'] for column in table['columns'] if column['name'] not in named)}:", "",
+             "| " + " | ".join([column["name"] for column in columns] + [value["name"] for value in shards["values"]]) + " |",
+             "|---" * (len(columns) + len(shards["values"])) + "|"]
+    for names in itertools.product(*[[value["name"] for value in column["values"]] for column in columns]):
+        values = {column["name"]: name for column, name in zip(columns, names)}
+        cells = ["not yet" if not_yet(table, {**values, shards["name"]: shard["name"]}) else "yes" for shard in shards["values"]]
+        lines.append("| " + " | ".join([*names, *cells]) + " |")
+    return lines
+
+
+def layouts_markdown():
+    table = json.loads((ROOT / "tests" / "layouts" / "table.json").read_text())
+    lines = [LAYOUTS_OPENING, "| column | value | settings |", "|---|---|---|"]
+    for column in table["columns"]:
+        for value in column["values"]:
+            settings = " ".join(f"`{setting}`" for setting in value.get("settings", []))
+            lines.append(f"| {column['name']} | {value['name']} | {settings} |")
+    lines += what_works(table) if table["not yet"] else ["", "All of it works."]
+    for kind, title, text in (("refused", "Refused", "error"), ("not yet", "Not yet", "because")):
+        if table[kind]:
+            lines += ["", f"## {title}", ""]
+        for rule in table[kind]:
+            where = "; ".join(f"{column} {' or '.join(values)}" for column, values in rule["when"].items())
+            lines.append(f"- {where}: {rule[text]}")
+    return "\n".join(lines) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", default=ROOT / "build" / "bin" / "lockstep", help="the program to ask")
@@ -52,7 +103,7 @@ def main():
         subprocess.run([args.lockstep, "config", "reference", *more], check=True, capture_output=True, text=True).stdout for more in ([], ["coming-from"])
     ]
     stale = []
-    for name, text in {"configuration.md": reference, "coming_from.md": coming_from, "errors.md": errors_markdown()}.items():
+    for name, text in {"configuration.md": reference, "coming_from.md": coming_from, "errors.md": errors_markdown(), "layouts.md": layouts_markdown()}.items():
         path = ROOT / "docs" / name
         if path.exists() and path.read_text() == text:
             continue

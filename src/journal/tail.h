@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "base/file/descriptor.h"
-
 namespace lockstep::journal {
 
 // One thread at a time. Only whole lines come out; a line still being written waits for its end.
 class Tail {
  public:
   explicit Tail(std::filesystem::path path);
+  ~Tail();
   Tail(const Tail&) = delete;
   Tail& operator=(const Tail&) = delete;
 
@@ -29,7 +28,7 @@ class Tail {
  private:
   bool reopen_if_replaced();
   std::filesystem::path path_;
-  base::Descriptor file_;
+  int file_ = -1;
   std::uint64_t device_ = 0;
   std::uint64_t inode_ = 0;
   std::int64_t offset_ = 0;

@@ -8,14 +8,14 @@
 #include "corpus/prepare/cache.h"
 #include "corpus/formats/encode.h"
 #include "corpus/files/files.h"
-#include "corpus/formats/language.h"
+#include "corpus/formats/words.h"
 
 namespace lockstep::corpus {
 
 struct Job {
   const Files& files;
   const config::DataConfig& data;
-  const text::Language& language;
+  const Words& words;
   const Encoder* encoder = nullptr;  // null: the files are one text
   int threads = 1;
   std::function<void(double)> on_progress;

@@ -3,14 +3,13 @@
 
 #include <span>
 
-#include "base/file/descriptor.h"
-
 namespace lockstep::launch {
 
 class StopWish {
  public:
   // UserError where the process has no file descriptors left.
   StopWish();
+  ~StopWish();
   StopWish(const StopWish&) = delete;
   StopWish& operator=(const StopWish&) = delete;
 
@@ -22,7 +21,7 @@ class StopWish {
   int wait(double seconds, std::span<const int> ends = {}) const;
 
  private:
-  base::Pipe pipe_;  // a pipe: one byte a wish
+  int read_ = -1, write_ = -1;  // a pipe: one byte a wish
 };
 
 }  // namespace lockstep::launch

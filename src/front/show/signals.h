@@ -5,7 +5,6 @@
 #include <functional>
 #include <thread>
 
-#include "base/file/descriptor.h"
 #include "base/signal_flag.h"
 
 namespace lockstep::show {
@@ -25,7 +24,7 @@ class Signals {
   std::function<void(int)> on_signal_;
   sigset_t before_{}, ours_{};
   base::IgnoredSignal pipe_{SIGPIPE};
-  base::Descriptor signals_, closing_;
+  int signals_ = -1, closing_ = -1;
   std::thread thread_;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,22 +33,41 @@ struct Step {
   Do pass;
   std::int64_t flight;
   std::size_t unit;
-  std::size_t slot = 0;  // of gathered weights
+  std::optional<std::size_t> slot = {};  // of gathered weights; nothing: memory of its own
 
   bool operator==(const Step&) const = default;
 };
 inline constexpr std::size_t slots = 2;
+// Units in the model's middle take turns in two slots; embedding and head, which are open at once and over many layers, have memory of
+// their own.
+std::optional<std::size_t> slot_of(std::size_t unit, std::size_t units);
 
-// For `units` layers in forward order under one placement. Sharded weights are gathered one layer ahead into slot unit % 2; the last layer
-// stays open at the turn; gradients are reduced as layers complete: every micro-batch where they are sharded, with the last one otherwise.
-std::vector<Step> gather_table(const std::vector<Action>& schedule, std::size_t units, const Placement& placement);
+// A model's units in forward order, embedding and head among them.
+struct ModelUnits {
+  std::size_t units;
+  bool trained = true;
+};
+// What a step moves under one placement. Units with memory of their own are gathered when the step before has changed them; where weights
+// are whole between steps, all are. A unit in a slot is gathered one layer ahead, unless the slot still holds it: the last two layers at
+// the turn, the first two when the next micro-batch begins. Gradients are reduced as layers complete: of every micro-batch where they are
+// sharded, with the last one otherwise.
+std::vector<Step> gather_table(const std::vector<Action>& schedule, const ModelUnits& model, const Placement& placement);
 // The first thing wrong with a table: weights computed with that are not there, a slot overwritten while it is open, a gradient reduced
 // before it is complete, twice or never. "" if nothing.
-std::string wrong_with(const std::vector<Step>& table, const std::vector<Action>& schedule, std::size_t units, const Placement& placement);
+std::string wrong_with(const std::vector<Step>& table, const std::vector<Action>& schedule, const ModelUnits& model,
+                       const Placement& placement);
 
+// What a rank receives from others.
 struct Traffic {
   std::int64_t gathers = 0, reductions = 0;
+  std::int64_t gathered_bytes = 0, reduced_bytes = 0;
+
+  bool operator==(const Traffic&) const = default;
 };
-Traffic traffic_of(const std::vector<Step>& table);
+// By unit: bytes of one gather and of one reduction.
+struct UnitBytes {
+  std::int64_t gathered = 0, reduced = 0;
+};
+Traffic traffic_of(const std::vector<Step>& table, const std::vector<UnitBytes>& units = {});
 
 }  // namespace lockstep::layout

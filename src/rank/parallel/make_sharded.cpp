@@ -10,13 +10,6 @@ namespace {
 
 using layout::Spread;
 
-// Units with a place in the model's middle take two slots in turns; embedding and head, which are open at once and over many layers, have
-// memory of their own.
-std::optional<std::size_t> slot_of(std::size_t unit, std::size_t units) {
-  if (unit == 0 || unit + 1 == units) return std::nullopt;
-  return unit % layout::slots;
-}
-
 struct Cut {
   model::Shard shard;
   std::optional<std::size_t> slot;
@@ -37,7 +30,7 @@ std::vector<Cut> cut(const std::vector<model::UnitSpec>& specs, const model::Uni
     const layout::FlatLayout flat = layout::flat_layout(specs[i], holding);
     const std::int64_t room = layout::shard_elements(layout::cuttable(specs[i], flat, optimizer), group.size());
     const layout::Slice mine = layout::shard_of(i, flat.elements, group.rank(), room);
-    cuts.push_back({{group.rank(), group.size(), mine.begin, mine.count, room}, slot_of(i, specs.size())});
+    cuts.push_back({{group.rank(), group.size(), mine.begin, mine.count, room}, layout::slot_of(i, specs.size())});
   }
   return cuts;
 }

@@ -70,6 +70,7 @@ void ShardReduction::start(Entry& entry) {
   entry.sum = at::empty_like(unit.summed_gradients(), at::TensorOptions().dtype(wire));
   entry.work = reduce_in_rank_order(groups_.shards, entry.sum, entry.sent, fmt::format("gradients of {}", unit.name()));
   entry.started = entry.under_way = true;
+  entry.last = armed_;
   ++count_.reductions;
   count_.bytes += static_cast<std::int64_t>(entry.sum.nbytes()) * (groups_.shards.size() - 1);
 }
@@ -86,7 +87,8 @@ void ShardReduction::settle(Entry& entry) {
     unit.summed_gradients().copy_(entry.sum);  // not added to zero: that would lose the sign of another zero
   entry.sent = entry.sum = at::Tensor();
   entry.under_way = false;
-  if (!armed_ || groups_.replicas.size() == 1) return;
+  // Not before the last micro-batch: what is settled when that begins may be the one before.
+  if (!entry.last || groups_.replicas.size() == 1) return;
   between_replicas_.push_back(groups_.replicas.all_reduce_as(wire_of(unit), unit.held_gradients(), comm::Reduce::sum,
                                                              fmt::format("gradients of {} between replicas", unit.name())));
 }

@@ -54,6 +54,7 @@ class ShardReduction {
     std::vector<bool> ready;  // by leaf, of this micro-batch
     bool started = false;     // of this micro-batch
     bool under_way = false;
+    bool last = false;   // what is under way is of the step's last micro-batch
     bool holds = false;  // sums of this step's earlier micro-batches
     comm::Work work = {};
     at::Tensor sent, sum;  // while it is under way

@@ -89,13 +89,10 @@ void connect_gradients(Run& run) {
 
 std::unique_ptr<MicroSteps> make_micro_steps(Run& run) {
   const at::Device device = run.world->device();
-  const data::Source& data = *run.task->training();
-  const comm::Group& ranks = run.mesh->loss();
+  const bool fixed_shapes = run.task->training()->fixed_shapes() && run.config.parallel.shard == config::ShardKind::none;
   const std::int64_t rows = run.batch.batch_size * run.config.data.seq_len;
-  return std::make_unique<MicroSteps>(*run.task, *run.model, *run.gradients, ranks,
-                                      MicroSteps::Options{.recorder = graph_recorder_for(run.config, device),
-                                                          .same_shapes = data.fixed_shapes() || ranks.size() == 1,
-                                                          .largest_batch = data.fixed_shapes() ? 0 : rows,
+  return std::make_unique<MicroSteps>(*run.task, *run.model, *run.gradients, run.mesh->loss(),
+                                      MicroSteps::Options{.recorder = graph_recorder_for(run.config, device, fixed_shapes),
                                                           .progress = watched_progress(*run.world, run.page, run.faults),
                                                           .mark_blocks = blocks_are_long(run.config, rows, device),
                                                           .sums = run.gradient_sums.get()});
@@ -184,6 +181,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->page->set_phase(journal::Phase::building, 0);
   run->task = open_task(run->mesh->data(), run->config);
   run->replica = make_units(run->config, request.device, run->mesh.get());
+  if (request.units) request.units(run->replica);
   run->model = run->task->make_model(*run->replica.store);
   choose_precision(run->config, *run->model, request.device);
   run->optimizer = optim::make_optimizer(run->config, *run->replica.store, run->nominal_trained());

@@ -34,8 +34,8 @@ namespace lockstep::train {
 
 // What a checkpoint keeps beside tensors.
 struct Progress {
-  std::int64_t step = 0;     // finished steps
-  std::int64_t trained = 0;  // of what the task counts
+  std::int64_t step = 0;  // finished steps
+  std::int64_t tokens = 0;
   std::int64_t skipped = 0;
   data::Position position;
   struct Best {
@@ -121,6 +121,7 @@ struct RunRequest {
   std::string lease = {};
   std::function<bool()> asked_to_stop = [] { return false; };            // looked at in every step: finish it, save and leave
   std::function<std::unique_ptr<BatchSource>(const Run&)> batches = {};  // empty: of the data that the settings name
+  std::function<void(parallel::Replica&)> units = {};                    // is shown them before anything holds on to them or their store
 };
 // Collective over the world it connects. Several may follow one another in a process: what a run sets for all of it ends with the run.
 std::unique_ptr<Run> build_run(const RunRequest& request);

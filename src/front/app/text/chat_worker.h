@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "base/file/descriptor.h"
 #include "base/signal_flag.h"
 #include "front/launch/environment.h"
 #include "front/launch/process.h"
@@ -50,7 +49,7 @@ class ChatWorker {
   base::SignalFlag& interrupt_;
   base::IgnoredSignal pipe_{SIGPIPE};  // a worker that died is noticed by its silence
   std::optional<launch::Child> child_;
-  base::Descriptor to_, from_;
+  int to_ = -1, from_ = -1;
   std::optional<LineReader> lines_;
 };
 

@@ -1,0 +1,133 @@
+// However a model lies over ranks, it trains the same: a table of layouts, each compared with one rank, number by number.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <set>
+
+#include "base/text.h"
+#include "layouts/compare.h"
+#include "layouts/pairs.h"
+#include "layouts/walk.h"
+
+namespace lockstep::layouts {
+namespace {
+
+Case sibling(Case one, const std::string& shard) {
+  one["shard"] = shard;
+  return one;
+}
+
+// Whose bits a case has to have: sums are made in the same order.
+std::optional<Case> same_bits_as(const Case& one) {
+  const std::string& shard = one.at("shard");
+  if (shard == "none" || shard == "hybrid") return std::nullopt;
+  if (shard == "optimizer" || one.at("accumulation") == "1") return sibling(one, "none");
+  return shard == "full" ? std::optional(sibling(one, "gradients")) : std::nullopt;
+}
+
+// Those that shall run or be refused, and one rank's for each.
+std::vector<Job> with_references(const Table& table, const std::vector<Case>& cases) {
+  std::vector<Job> all;
+  std::set<Case> references;
+  for (const Case& one : cases) {
+    if (table.not_yet(one)) continue;
+    all.push_back({one});
+    if (!table.refused(one)) references.insert(Table::reference_of(one));
+  }
+  for (const Case& one : references) all.push_back({one});
+  return all;
+}
+
+std::vector<std::string> judge(const Table& table, const Walked& walked, const std::map<Case, const Walked*>& by_case) {
+  std::vector<std::string> wrong = walked.wrong;
+  const std::string& error = walked.result.error;
+  if (const auto refused = table.refused(walked.one)) {
+    if (error.find(*refused) == std::string::npos) wrong.push_back(fmt::format("it is not refused: \"{}\"", error));
+    return wrong;
+  }
+  if (!error.empty()) wrong.push_back(error);
+  const Walked& reference = *by_case.at(Table::reference_of(walked.one));
+  if (!wrong.empty() || !reference.result.error.empty()) return wrong;
+  const auto add = [&](const std::vector<std::string>& more) { wrong.insert(wrong.end(), more.begin(), more.end()); };
+  add(broken_promises(walked.result));
+  if (&walked != &reference) add(differences(walked.result, reference.result, tolerance_of(walked.one.at("dtype"))));
+  if (const auto other = same_bits_as(walked.one)) {
+    const auto found = by_case.find(*other);
+    if (found != by_case.end()) {
+      for (const std::string& difference : other_bits(walked.result, found->second->result))
+        wrong.push_back(fmt::format("beside {}: {}", other->at("shard"), difference));
+    }
+  }
+  return wrong;
+}
+
+// Returns how many cases are wrong.
+std::size_t expect_all_right(const Table& table, const std::vector<Walked>& walked) {
+  std::map<Case, const Walked*> by_case;
+  for (const Walked& one : walked) by_case[one.one] = &one;
+  std::size_t red = 0;
+  for (const Walked& one : walked) {
+    const std::vector<std::string> wrong = judge(table, one, by_case);
+    if (wrong.empty()) continue;
+    ++red;
+    ADD_FAILURE() << to_text(one.one) << "\n  " << base::join(wrong, "\n  ");
+  }
+  return red;
+}
+
+// LOCKSTEP_LAYOUT_ROWS asks for so many rows beyond those in which all pairs meet.
+std::size_t more_rows() {
+  const char* asked = std::getenv("LOCKSTEP_LAYOUT_ROWS");
+  return asked == nullptr ? 0 : std::stoul(asked);
+}
+
+TEST(Layouts, EveryLayoutTrainsAsOneRankDoes) {
+  constexpr std::size_t at_once = 250;  // cases whose results are kept at a time: of all pairs, all
+  const Table table = Table::read();
+  const std::vector<Case> cases = table.cases(more_rows());
+  const std::size_t shards = table.columns().back().values.size();
+  std::size_t done = 0, red = 0, deep = 0, open = 0;
+  for (std::size_t first = 0; first < cases.size(); first += at_once - at_once % shards) {
+    const auto begin = cases.begin() + std::ptrdiff_t(first);
+    const std::vector<Case> some(begin, begin + std::ptrdiff_t(std::min(at_once - at_once % shards, cases.size() - first)));
+    const std::vector<Walked> walked = walk(table, with_references(table, some));
+    red += expect_all_right(table, walked);
+    for (const Case& one : some) {
+      done += !table.not_yet(one);
+      open += table.not_yet(one).has_value();
+      deep += !table.not_yet(one) && table.off_default(one) >= 3;
+    }
+    std::cout << fmt::format("{} of {} cases: {} wrong, {} with three settings off their default, {} that do not work yet", done + open,
+                             cases.size(), red, deep, open)
+              << std::endl;
+  }
+  EXPECT_GE(done, 120u);
+  EXPECT_GE(deep, 20u);
+}
+
+// A small case of everything that can be broken, for which all is well where nothing is.
+Case breakable(const std::string& shard) {
+  return {{"ranks", shard == "hybrid" ? "4" : "2"}, {"accumulation", "1"}, {"training", "full"}, {"optimizer", "adamw"},
+          {"model and data", "tied head"},          {"dtype", "f32"},      {"shard", shard}};
+}
+
+TEST(Layouts, ABrokenRuleShows) {
+  const Table table = Table::read();
+  std::vector<Job> jobs{{Table::reference_of(breakable("full"))}, {breakable("full")}, {breakable("hybrid")}};
+  for (const Break rule : {Break::skip_a_reduction, Break::scale_by_ranks, Break::drop_the_tied_gradient, Break::pad_with_garbage,
+                           Break::count_a_slice_twice, Break::shift_a_slice, Break::use_a_stale_slot, Break::forget_the_last_bytes})
+    jobs.push_back({breakable(rule == Break::count_a_slice_twice ? "hybrid" : "full"), rule});
+  const std::vector<Walked> walked = walk(table, jobs);
+  const std::map<Case, const Walked*> by_case{{walked.front().one, &walked.front()}};
+  for (const Walked& one : walked) {
+    EXPECT_EQ(one.result.error, "") << name_of(one.rule);
+    const std::vector<std::string> wrong = judge(table, one, by_case);
+    std::cout << name_of(one.rule) << ": " << base::join(wrong, "; ") << std::endl;
+    EXPECT_EQ(wrong.empty(), one.rule == Break::none) << name_of(one.rule);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::layouts

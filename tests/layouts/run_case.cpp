@@ -1,0 +1,141 @@
+// Builds the run that `lockstep train` would build, steps it, and keeps its numbers.
+#include "layouts/run_case.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+
+#include "layouts/traffic.h"
+#include "rank/parallel/sharded_store.h"
+#include "rank/train/evaluate.h"
+#include "rank/train/run.h"
+#include "rank/train/train_step.h"
+
+namespace lockstep::layouts {
+namespace {
+
+std::vector<float> values_of(const at::Tensor& numbers) {
+  const at::Tensor f32 = numbers.to(at::kFloat).contiguous();
+  return {f32.const_data_ptr<float>(), f32.const_data_ptr<float>() + f32.numel()};
+}
+
+std::vector<Stretch> held(const train::Run& run, at::Tensor model::HeldSlice::*numbers) {
+  std::vector<Stretch> stretches;
+  for (const model::HeldSlice& slice : run.replica.store->updates())
+    stretches.push_back({slice.unit, slice.begin, values_of(slice.*numbers)});
+  return stretches;
+}
+
+// Stands where the step waits for its gradients, and looks at them when they are whole.
+class Watched final : public parallel::Exchange {
+ public:
+  Watched(parallel::Exchange& inner, std::function<void()> look) : inner_(inner), look_(std::move(look)) {}
+  void arm(const comm::Group& group) override { inner_.arm(group); }
+  void start_all(const comm::Group& group) override { inner_.start_all(group); }
+  void replay(const comm::Group& group, const std::function<void()>& launch) override { inner_.replay(group, launch); }
+  void finish(const comm::Group& group) override {
+    inner_.finish(group);
+    look_();
+  }
+
+ private:
+  parallel::Exchange& inner_;
+  std::function<void()> look_;
+};
+
+void describe_units(const train::Run& run, RankResult& result) {
+  const model::Store& store = *run.replica.store;
+  for (std::size_t unit = 0; unit < store.units(); ++unit) {
+    result.elements.push_back(store.trained(unit) ? double(store.flat(unit).elements) : 0);
+    if (!store.trained(unit)) continue;
+    const auto& leaves = store.spec(unit).leaves;
+    for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+      std::int64_t begin = store.flat(unit).offsets[leaf].value();
+      for (const layout::Piece& piece : leaves[leaf].pieces) {
+        result.pieces.push_back({piece.name, unit, begin, piece.elements()});
+        begin += piece.elements();
+      }
+    }
+  }
+}
+
+void zero_padding(const model::Unit& unit) {
+  at::Tensor named = at::zeros({unit.elements()}, at::kBool);
+  for (const auto& piece : unit.pieces_of(named)) piece.view.fill_(true);
+  unit.exact().masked_fill_(named.logical_not(), 0);
+}
+
+// Adapters begin as products with zero, which have no gradient in one of their factors.
+void stir_adapters(const train::Run& run) {
+  for (const model::Unit* unit : run.replica.adapters_in_forward_order()) {
+    if (unit == nullptr) continue;
+    unit->exact().add_(at::arange(unit->elements(), unit->exact().options()).sin_(), 0.02);
+    zero_padding(*unit);
+    unit->refresh_weights();
+  }
+}
+
+std::vector<double> traffic_of(const parallel::ShardedStore* store) {
+  if (store == nullptr) return {0, 0, 0, 0};
+  return {double(store->gathered().gathers), double(store->gathered().bytes), double(store->reduced().reductions),
+          double(store->reduced().bytes)};
+}
+
+std::vector<double> planned_for(const config::RunConfig& config, int ranks) {
+  const layout::Traffic step = planned_traffic(config, ranks);
+  std::vector<double> all{double(step.gathers), double(step.gathered_bytes), double(step.reductions), double(step.reduced_bytes)};
+  for (double& number : all) number *= double(config.trainer.max_steps);
+  return all;
+}
+
+RankResult train(const config::RunConfig& config, Break rule, const comm::Place& place) {
+  train::RunRequest request{
+      .config = config, .folder = {}, .device = at::kCPU, .place = place, .page = std::make_shared<journal::PageWriter>("", 0)};
+  const parallel::ShardedStore* store = nullptr;  // null: units are whole
+  request.units = [&](parallel::Replica& replica) {
+    store = dynamic_cast<const parallel::ShardedStore*>(replica.store.get());
+    break_store(replica, rule, place.rank);
+  };
+  const auto run = train::build_run(request);
+  RankResult result;
+  describe_units(*run, result);
+  result.bf16_gradients = run->replica.store->updates().front().gradients.scalar_type() == at::kBFloat16;
+  stir_adapters(*run);
+  Watched watched(*run->gradients, [&] {
+    if (run->progress.step == 0) result.gradients = held(*run, &model::HeldSlice::gradients);
+  });
+  run->gradients = &watched;
+  const std::vector<double> before = traffic_of(store);
+  for (std::int64_t step = 1; step <= config.trainer.max_steps; ++step) {
+    const bool follows = step == 1 && config.trainer.optimizer == config::Optimizer::sgd;
+    if (follows) result.before = held(*run, &model::HeldSlice::exact);
+    train::train_step(*run);
+    if (follows) result.after = held(*run, &model::HeldSlice::exact);
+    const double trained = run->totals->of(train::sum::trained).item<double>();
+    result.losses.push_back(run->totals->of(train::sum::loss).item<double>() / trained);
+    result.norms.push_back(run->optimizer->report().gradient_norm);
+    if (step > 1) continue;
+    result.to_mean = run->nominal_trained() / trained;
+    result.learning_rate = config.trainer.learning_rate;
+    result.max_norm = config.trainer.max_grad_norm;
+  }
+  result.traffic = traffic_of(store);
+  for (std::size_t i = 0; i < before.size(); ++i) result.traffic[i] -= before[i];
+  result.planned = planned_for(config, place.world_size);
+  result.eval_loss = train::evaluate(*run).eval_loss;
+  result.weights = held(*run, &model::HeldSlice::exact);
+  return result;
+}
+
+}  // namespace
+
+RankResult run_case(const Table& table, const Case& one, Break rule, const std::string& folder, const comm::Place& place) {
+  try {
+    return train(table.settings(one, folder), rule, place);
+  } catch (const std::exception& error) {
+    RankResult result;
+    result.error = error.what();
+    return result;
+  }
+}
+
+}  // namespace lockstep::layouts

@@ -1,0 +1,26 @@
+// Sizes of units from their specs, times what the gather table says.
+#include "layouts/traffic.h"
+
+#include "layout/decoder.h"
+#include "layout/memory/memory.h"
+#include "rank/train/make_model.h"
+
+namespace lockstep::layouts {
+
+layout::Traffic planned_traffic(const config::RunConfig& config, int ranks) {
+  const layout::Placement placement = train::placement_of(config);
+  const bool trained = !config.lora.enabled;
+  const auto sharers = static_cast<int>(ranks / config.parallel.replicate);
+  if (placement == layout::replicas || sharers == 1 || (!trained && placement.weights == layout::Spread::whole)) return {};
+  const std::int64_t size = config.model.dtype == config::DType::f32 ? 4 : 2;
+  std::vector<layout::UnitBytes> bytes;
+  for (const layout::UnitSpec& unit : layout::decoder_units(config.model)) {
+    const layout::FlatLayout flat = layout::flat_layout(unit, layout::model_holding(config));
+    const std::int64_t room = layout::shard_elements(layout::cuttable(unit, flat, config.trainer.optimizer), sharers);
+    bytes.push_back({room * size * (sharers - 1), room * size * (sharers - 1)});
+  }
+  const auto schedule = layout::plain_schedule(config.trainer.gradient_accumulation);
+  return layout::traffic_of(layout::gather_table(schedule, {bytes.size(), trained}, placement), bytes);
+}
+
+}  // namespace lockstep::layouts
