@@ -41,8 +41,8 @@ std::string to_json_line(const StepLine& line) {
   json["loss"] = line.loss;
   json["grad_norm"] = line.grad_norm;
   json["learning_rate"] = line.learning_rate;
-  json["tokens"] = line.tokens;
-  json["tokens_per_second"] = line.tokens_per_second;
+  json[line.counted] = line.trained;
+  json[line.counted + "_per_second"] = line.trained_per_second;
   json["step_seconds"] = line.step_seconds;
   json["data_seconds"] = line.data_seconds;
   json["communication_seconds"] = line.communication_seconds;
@@ -57,10 +57,9 @@ std::string to_json_line(const StepLine& line) {
 std::string to_json_line(const EvalLine& line) {
   Json json;
   json["step"] = line.step;
-  json["eval_loss"] = line.eval_loss;
-  json["eval_perplexity"] = line.eval_perplexity;
-  json["eval_accuracy"] = line.eval_accuracy;
-  json["eval_tokens"] = line.eval_tokens;
+  json["eval_loss"] = line.loss;
+  for (const Measure& measure : line.measures) json["eval_" + measure.name] = measure.value;
+  json["eval_" + line.counted] = line.trained;
   json["time"] = base::utc_time();
   return json.dump();
 }

@@ -20,8 +20,9 @@ struct StepLine {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  std::int64_t tokens = 0;  // trained so far
-  double tokens_per_second = 0;
+  std::string counted = "tokens";  // what the task counts: "tokens" and "tokens_per_second" are named so
+  std::int64_t trained = 0;        // of them, so far
+  double trained_per_second = 0;
   double step_seconds = 0;
   double data_seconds = 0;
   double communication_seconds = 0;             // not hidden behind compute; 0 where the reduction is part of a CUDA graph
@@ -31,12 +32,19 @@ struct StepLine {
   std::optional<double> loss_scale = {};        // f16 only
 };
 
+// What a task measures beside the loss, under its own name.
+struct Measure {
+  std::string name;  // "accuracy"
+  double value = 0;
+};
+
+// Every name has "eval_" before it in the file.
 struct EvalLine {
   std::int64_t step = 0;
-  double eval_loss = 0;
-  double eval_perplexity = 0;  // e to the loss
-  double eval_accuracy = 0;    // share of tokens that were the likeliest one
-  std::int64_t eval_tokens = 0;
+  double loss = 0;
+  std::vector<Measure> measures = {};
+  std::string counted = "tokens";
+  std::int64_t trained = 0;  // how many the loss is of
 };
 
 // One JSON object without a line end; "time" is now. Numbers that are not finite become null.

@@ -11,22 +11,17 @@ namespace lockstep::journal {
 
 Tail::Tail(std::filesystem::path path) : path_(std::move(path)) {}
 
-Tail::~Tail() {
-  if (file_ >= 0) ::close(file_);
-}
-
 // The open file is kept until another stands at the path, so its inode number cannot be given to that other one.
 bool Tail::reopen_if_replaced() {
   struct stat now {};
   if (::stat(path_.c_str(), &now) != 0) return false;
-  const bool same = file_ >= 0 && now.st_dev == device_ && now.st_ino == inode_;
+  const bool same = file_.open() && now.st_dev == device_ && now.st_ino == inode_;
   if (same && now.st_size >= offset_) return false;
-  const int opened = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (opened < 0) return false;
-  const bool replaced = file_ >= 0;
-  if (file_ >= 0) ::close(file_);
-  file_ = opened;
-  ::fstat(file_, &now);
+  base::Descriptor opened(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened.open()) return false;
+  const bool replaced = file_.open();
+  file_ = std::move(opened);
+  ::fstat(file_.number(), &now);
   device_ = now.st_dev;
   inode_ = now.st_ino;
   offset_ = 0;
@@ -37,10 +32,10 @@ bool Tail::reopen_if_replaced() {
 Tail::Update Tail::poll() {
   Update update;
   update.replaced = reopen_if_replaced();
-  if (file_ < 0) return update;
+  if (!file_.open()) return update;
   char buffer[1 << 16];
   for (;;) {
-    const ssize_t got = ::pread(file_, buffer, sizeof buffer, offset_);
+    const ssize_t got = ::pread(file_.number(), buffer, sizeof buffer, offset_);
     if (got <= 0) break;
     offset_ += got;
     std::string_view piece(buffer, static_cast<std::size_t>(got));
@@ -60,18 +55,17 @@ void Tail::skip_to_end() {
 
 std::vector<std::string> last_lines(const std::filesystem::path& path, int count) {
   std::vector<std::string> lines;
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return lines;
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return lines;
   constexpr std::int64_t window = 1 << 16;
   struct stat status {};
   std::string text;
-  if (::fstat(file, &status) == 0) {
+  if (::fstat(file.number(), &status) == 0) {
     const std::int64_t start = std::max<std::int64_t>(0, status.st_size - window);
     text.resize(static_cast<std::size_t>(status.st_size - start));
-    const ssize_t got = ::pread(file, text.data(), text.size(), start);
+    const ssize_t got = ::pread(file.number(), text.data(), text.size(), start);
     text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   }
-  ::close(file);
   while (!text.empty() && text.back() == '\n') text.pop_back();
   while (!text.empty() && static_cast<int>(lines.size()) < count) {
     const std::size_t begin = text.rfind('\n');

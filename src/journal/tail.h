@@ -6,13 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "base/file/descriptor.h"
+
 namespace lockstep::journal {
 
 // One thread at a time. Only whole lines come out; a line still being written waits for its end.
 class Tail {
  public:
   explicit Tail(std::filesystem::path path);
-  ~Tail();
   Tail(const Tail&) = delete;
   Tail& operator=(const Tail&) = delete;
 
@@ -28,7 +29,7 @@ class Tail {
  private:
   bool reopen_if_replaced();
   std::filesystem::path path_;
-  int file_ = -1;
+  base::Descriptor file_;
   std::uint64_t device_ = 0;
   std::uint64_t inode_ = 0;
   std::int64_t offset_ = 0;

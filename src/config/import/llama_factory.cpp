@@ -233,16 +233,8 @@ void fill_in(Importer& to) {
 }  // namespace
 
 const ImportProgram& llama_factory() {
-  static const std::vector<ImportRow> rows = [] {
-    std::vector<ImportRow> all(own_rows.begin(), own_rows.end());
-    all.insert(all.end(), hugging_face().rows.begin(), hugging_face().rows.end());
-    return all;
-  }();
-  static const std::vector<ImportDefault> defaults = [] {
-    std::vector<ImportDefault> all(own_defaults.begin(), own_defaults.end());
-    all.insert(all.end(), hugging_face().defaults.begin(), hugging_face().defaults.end());
-    return all;
-  }();
+  static const std::vector<ImportRow> rows = followed_by(own_rows, hugging_face().rows);
+  static const std::vector<ImportDefault> defaults = followed_by(own_defaults, hugging_face().defaults);
   static const ImportProgram program = {.name = "LLaMA-Factory",
                                         .word = "llama-factory",
                                         .signs = {"finetuning_type", "cutoff_len", "stage", "template", "lora_rank", "lora_target",

@@ -75,6 +75,14 @@ const ImportProgram& axolotl();
 const ImportProgram& llama_factory();
 const ImportProgram& llama_factory_v1();
 const ImportProgram& trl();
+// A program's own rows, then those of the program that it is built on.
+template <typename Rows, typename Row>
+std::vector<Row> followed_by(const Rows& own, std::span<const Row> others) {
+  std::vector<Row> all(own.begin(), own.end());
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
 const ImportProgram& hugging_face();
 const ImportProgram& torchtune();
 const ImportProgram& accelerate();

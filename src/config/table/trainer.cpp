@@ -135,7 +135,7 @@ std::vector<Option> rhythm() {
       }),
       option<&R::trainer, &T::cuda_graphs>({
           .key = "trainer.cuda_graphs",
-          .says = "Record a micro-step and replay it as one CUDA graph, where shapes are fixed (not with records).",
+          .says = "Record micro-steps and replay them as CUDA graphs, one per shape of batches that recurs (not with packed records).",
       }),
       option<&R::trainer, &T::fp8>({
           .key = "trainer.fp8",

@@ -41,41 +41,45 @@ std::vector<text::TokenSpan> trained_answers(const text::Rendered& rendered, con
 
 }  // namespace
 
-Encoder::Encoder(std::shared_ptr<const Words> words, const config::DataConfig& data, RecordFormat format, std::int64_t seq_len)
-    : words_(std::move(words)), data_(data), format_(format), train_on_(data.train_on), longest_(static_cast<std::size_t>(seq_len) + 1) {
+Encoder::Encoder(std::shared_ptr<const text::Language> language, const config::DataConfig& data, RecordFormat format, std::int64_t seq_len)
+    : language_(std::move(language)),
+      data_(data),
+      format_(format),
+      train_on_(data.train_on),
+      longest_(static_cast<std::size_t>(seq_len) + 1) {
   if (train_on_ == TrainOn::automatic) train_on_ = format == RecordFormat::text ? TrainOn::all : TrainOn::responses;
   if (train_on_ == TrainOn::whole_chats) train_on_ = format == RecordFormat::prompt_completion ? TrainOn::responses : TrainOn::all;
   if (format == RecordFormat::text && train_on_ != TrainOn::all) {
     throw base::data_error(
         "data", "data.train_on is set to responses, but records of raw text have none. Use data.train_on=all, or another data.format.");
   }
-  if ((format == RecordFormat::messages || format == RecordFormat::sharegpt) && !words_->has_template()) {
+  if ((format == RecordFormat::messages || format == RecordFormat::sharegpt) && !language_->has_template()) {
     throw base::data_error("data",
                            "the records are conversations, but {} comes without a chat template. Give one with data.chat_template=FILE, "
                            "or use the tokenizer of a chat model with --tokenizer.",
-                           words_->name());
+                           language_->name());
   }
-  words_->end();  // parses tokenizer and template: what is wrong with them is told as such, not as a record that cannot be read
+  language_->end();  // parses tokenizer and template: what is wrong with them is told as such, not as a record that cannot be read
 }
 
 Tokenized Encoder::encode(const Json& record) const {
-  const Content content = read_content(record, format_, data_, words_->has_template());
+  const Content content = read_content(record, format_, data_, language_->has_template());
   if (const auto* conversation = std::get_if<Conversation>(&content)) return encode_conversation(*conversation);
   if (const auto* exchange = std::get_if<Exchange>(&content)) return encode_exchange(*exchange);
   return encode_text(std::get<PlainText>(content).text);
 }
 
 Tokenized Encoder::encode_conversation(const Conversation& conversation) const {
-  if (!words_->has_template())
+  if (!language_->has_template())
     throw Unreadable(
-        fmt::format("holds messages, but {} comes without a chat template; give one with data.chat_template=FILE", words_->name()));
+        fmt::format("holds messages, but {} comes without a chat template; give one with data.chat_template=FILE", language_->name()));
   text::Rendered rendered;
   try {
-    rendered = render_conversation(*words_, conversation, train_on_ == TrainOn::all);
+    rendered = render_conversation(*language_, conversation, train_on_ == TrainOn::all);
   } catch (const base::UserError& error) {  // the template's own refusal
     throw Unreadable(fmt::format("is refused by the chat template: {}", error.what()));
   }
-  text::Encoded encoded = words_->encode(rendered.text, text::SpecialTokens::leave_out);
+  text::Encoded encoded = language_->encode(rendered.text, text::SpecialTokens::leave_out);
   Tokenized whole{std::move(rendered.text), std::move(encoded.tokens), std::move(encoded.spans), {}};
   whole.trained.assign(whole.tokens.size(), train_on_ == TrainOn::all ? 1 : 0);
   if (train_on_ == TrainOn::all) return whole;
@@ -100,9 +104,9 @@ Tokenized Encoder::encode_exchange(const Exchange& exchange) const {
 }
 
 Tokenized Encoder::encode_text(std::string text) const {
-  text::Encoded encoded = words_->encode(text, text::SpecialTokens::add);
+  text::Encoded encoded = language_->encode(text, text::SpecialTokens::add);
   Tokenized whole{std::move(text), std::move(encoded.tokens), std::move(encoded.spans), {}};
-  if (const auto end = words_->end(); end && (whole.tokens.empty() || whole.tokens.back() != *end)) {
+  if (const auto end = language_->end(); end && (whole.tokens.empty() || whole.tokens.back() != *end)) {
     whole.tokens.push_back(*end);
     const auto length = static_cast<std::uint32_t>(whole.text.size());
     whole.spans.push_back({length, length});

@@ -8,7 +8,7 @@
 
 #include "config/run_config.h"
 #include "corpus/formats/format.h"
-#include "corpus/formats/words.h"
+#include "corpus/formats/language.h"
 
 namespace lockstep::corpus {
 
@@ -43,7 +43,8 @@ class Encoder {
  public:
   // seq_len: positions of one sample, so it has up to seq_len + 1 tokens. Settings that matter are read from `data`.
   // UserError where the format needs a chat template and there is none.
-  Encoder(std::shared_ptr<const Words> words, const config::DataConfig& data, config::RecordFormat format, std::int64_t seq_len);
+  Encoder(std::shared_ptr<const text::Language> language, const config::DataConfig& data, config::RecordFormat format,
+          std::int64_t seq_len);
 
   // Throws Unreadable.
   Tokenized encode(const Json& record) const;
@@ -56,7 +57,7 @@ class Encoder {
   Tokenized encode_exchange(const Exchange& exchange) const;
   Tokenized encode_text(std::string text) const;
 
-  std::shared_ptr<const Words> words_;
+  std::shared_ptr<const text::Language> language_;
   config::DataConfig data_;
   config::RecordFormat format_;
   config::TrainOn train_on_;

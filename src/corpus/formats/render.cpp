@@ -49,8 +49,8 @@ Json with_empty_contents(Json messages, bool of_all) {
 
 class Renderer {
  public:
-  Renderer(const Words& words, const Conversation& conversation, bool all)
-      : words_(words), conversation_(conversation), answers_(all ? Answers::leave_out : Answers::find) {}
+  Renderer(const text::Language& language, const Conversation& conversation, bool all)
+      : language_(language), conversation_(conversation), answers_(all ? text::Answers::leave_out : text::Answers::find) {}
 
   text::Rendered run() {
     Json messages = conversation_.messages;
@@ -68,7 +68,7 @@ class Renderer {
 
  private:
   text::Rendered render(const Json& messages) const {
-    return words_.render(messages, {.tools = conversation_.tools.is_null() ? nullptr : &conversation_.tools}, answers_);
+    return language_.render(messages, {.tools = conversation_.tools.is_null() ? nullptr : &conversation_.tools}, answers_);
   }
 
   std::optional<text::Rendered> attempt(const Json& messages) const {
@@ -93,21 +93,21 @@ class Renderer {
   bool trains_none(const text::Rendered& rendered) const {
     const auto says_none = [](std::string_view text) { return text.find("None") != text.npos; };
     if (rendered.said_none == 0 || says_none(conversation_.messages.dump())) return false;
-    if (answers_ == Answers::leave_out) return says_none(rendered.text);
+    if (answers_ == text::Answers::leave_out) return says_none(rendered.text);
     return std::any_of(rendered.answers.begin(), rendered.answers.end(), [&](const text::TokenSpan& answer) {
       return says_none(std::string_view(rendered.text).substr(answer.begin, answer.end - answer.begin));
     });
   }
 
-  const Words& words_;
+  const text::Language& language_;
   const Conversation& conversation_;
-  Answers answers_;
+  text::Answers answers_;
 };
 
 }  // namespace
 
-text::Rendered render_conversation(const Words& words, const Conversation& conversation, bool all) {
-  return Renderer(words, conversation, all).run();
+text::Rendered render_conversation(const text::Language& language, const Conversation& conversation, bool all) {
+  return Renderer(language, conversation, all).run();
 }
 
 }  // namespace lockstep::corpus

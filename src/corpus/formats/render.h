@@ -2,12 +2,12 @@
 #pragma once
 
 #include "corpus/formats/format.h"
-#include "corpus/formats/words.h"
+#include "corpus/formats/language.h"
 
 namespace lockstep::corpus {
 
 // The template's refusal is a UserError. all: everything will be trained, not the answers alone. Throws Unreadable where a null would be
 // trained as the word None.
-text::Rendered render_conversation(const Words& words, const Conversation& conversation, bool all);
+text::Rendered render_conversation(const text::Language& language, const Conversation& conversation, bool all);
 
 }  // namespace lockstep::corpus

@@ -30,10 +30,10 @@ namespace fs = std::filesystem;
 constexpr std::int64_t format_version = 2;
 
 // Everything that decides what the cache holds.
-std::string key_of(const config::DataConfig& data, std::int64_t seq_len, bool as_text, const Files& files, const Words& words,
+std::string key_of(const config::DataConfig& data, std::int64_t seq_len, bool as_text, const Files& files, const text::Language& language,
                    const fs::path& folder) {
   base::ContentHash hash;
-  hash.add(format_version).add(as_text ? 1 : 0).add(words.identity());
+  hash.add(format_version).add(as_text ? 1 : 0).add(language.identity());
   for (std::size_t file = 0; file < files.count(); ++file) {
     hash.add(base::lower(files.path(file).extension().string())).add(hash_file(files.path(file), files.bytes(file), folder));
   }
@@ -82,13 +82,13 @@ class Lock {
 }
 
 Counts make(const config::DataConfig& data, std::int64_t seq_len, bool as_text, const Files& files,
-            const std::shared_ptr<const Words>& words, const PrepareOptions& options, CacheWriter& writer) {
+            const std::shared_ptr<const text::Language>& language, const PrepareOptions& options, CacheWriter& writer) {
   std::optional<Encoder> encoder;
-  if (!as_text) encoder.emplace(words, data, choose_format(files, data), seq_len);
+  if (!as_text) encoder.emplace(language, data, choose_format(files, data), seq_len);
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   Counts counts = tokenize({.files = files,
                             .data = data,
-                            .words = *words,
+                            .language = *language,
                             .encoder = encoder ? &*encoder : nullptr,
                             .threads = options.threads > 0 ? options.threads : cores,
                             .on_progress = options.on_progress},
@@ -170,9 +170,9 @@ config::RecordFormat choose_format(const Files& files, const config::DataConfig&
   throw base::data_error("data", "{} has no records: it is empty.", files.names());
 }
 
-Prepared prepare(const config::DataConfig& data, std::int64_t seq_len, const std::shared_ptr<const Words>& words,
+Prepared prepare(const config::DataConfig& data, std::int64_t seq_len, const std::shared_ptr<const text::Language>& language,
                  const PrepareOptions& options) {
-  base::check(words != nullptr, "records are read with a tokenizer");
+  base::check(language != nullptr, "records are read with a tokenizer");
   const bool as_text = kind_of(data) == config::DataKind::text;
   const Files files(data.path, as_text);
   const fs::path folder = cache_folder(data);
@@ -181,7 +181,7 @@ Prepared prepare(const config::DataConfig& data, std::int64_t seq_len, const std
   } catch (const base::UserError& error) {
     throw base::data_error("data", "tokenized data cannot be kept: {} Set data.cache_dir to a folder you may write to.", error.what());
   }
-  const std::string key = key_of(data, seq_len, as_text, files, *words, folder);
+  const std::string key = key_of(data, seq_len, as_text, files, *language, folder);
   const fs::path path = folder / (key + ".lsd");
   if (auto cache = Cache::open(path, key, Cache::Verify::content)) return {std::move(cache), false};
 
@@ -189,7 +189,7 @@ Prepared prepare(const config::DataConfig& data, std::int64_t seq_len, const std
   if (auto cache = Cache::open(path, key, Cache::Verify::content)) return {std::move(cache), false};
   try {
     CacheWriter writer(base::real_files(), path, key);
-    writer.finish(make(data, seq_len, as_text, files, words, options, writer));
+    writer.finish(make(data, seq_len, as_text, files, language, options, writer));
   } catch (const base::UserError& error) {
     remove_partial(path);
     if (error.code() != base::ExitCode::checkpoint) throw;

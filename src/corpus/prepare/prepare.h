@@ -11,7 +11,7 @@
 #include "config/run_config.h"
 #include "corpus/prepare/cache.h"
 #include "corpus/files/files.h"
-#include "corpus/formats/words.h"
+#include "corpus/formats/language.h"
 
 namespace lockstep::corpus {
 
@@ -29,7 +29,7 @@ struct Prepared {
 // data.path of kind records, or of kind text with a tokenizer: then it is one long row of tokens. Blocks on other processes of this
 // machine at most (a lock that the system takes back if its owner dies), so it is called before ranks connect.
 // UserError(ExitCode::data) that names file, line, field and fix.
-Prepared prepare(const config::DataConfig& data, std::int64_t seq_len, const std::shared_ptr<const Words>& words,
+Prepared prepare(const config::DataConfig& data, std::int64_t seq_len, const std::shared_ptr<const text::Language>& language,
                  const PrepareOptions& options = {});
 
 // The kind that data.kind or the file's name says.

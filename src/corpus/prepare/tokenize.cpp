@@ -149,10 +149,10 @@ class Tokenizing {
     } catch (const Unreadable& problem) {
       throw base::data_error("data", "{}: the text {}.", job_.files.place(raw, problem.lines_below()), problem.what());
     }
-    whole.tokens = job_.words.encode(raw.bytes, text::SpecialTokens::leave_out).tokens;
+    whole.tokens = job_.language.encode(raw.bytes, text::SpecialTokens::leave_out).tokens;
     const std::string_view file = job_.files.bytes(raw.file);
     if (raw.bytes.data() + raw.bytes.size() == file.data() + file.size()) {
-      if (const auto end = job_.words.end()) whole.tokens.push_back(*end);
+      if (const auto end = job_.language.end()) whole.tokens.push_back(*end);
     }
     whole.trained.assign(whole.tokens.size(), 1);
     add_piece(whole, {0, whole.tokens.size()}, origin, output);

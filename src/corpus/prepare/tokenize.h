@@ -8,14 +8,14 @@
 #include "corpus/prepare/cache.h"
 #include "corpus/formats/encode.h"
 #include "corpus/files/files.h"
-#include "corpus/formats/words.h"
+#include "corpus/formats/language.h"
 
 namespace lockstep::corpus {
 
 struct Job {
   const Files& files;
   const config::DataConfig& data;
-  const Words& words;
+  const text::Language& language;
   const Encoder* encoder = nullptr;  // null: the files are one text
   int threads = 1;
   std::function<void(double)> on_progress;

@@ -111,7 +111,7 @@ std::int64_t count_training_samples(const config::RunConfig& config) {
     return count_of_windows(config, static_cast<std::int64_t>(make_stories(StoryMaker(), data.stories, config.trainer.seed).size()));
   if (kind == config::DataKind::random) return count_of_windows(config, data.random_tokens);
   if (needs_preparing(data, config.model)) {
-    const auto cache = prepare(data, seq_len_of(config), open_words(data, config.model)).cache;
+    const auto cache = prepare(data, seq_len_of(config), language_of_records(data, config.model)).cache;
     if (kind == config::DataKind::records) return count_of_records(config, *cache);
     return count_of_windows(config, static_cast<std::int64_t>(cache->tokens().size()));
   }

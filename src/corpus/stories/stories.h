@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "text/language.h"
+
 namespace lockstep::corpus {
 
 // Words, marks and bytes. Spaces and the capitals at the start of a sentence are not stored but follow from what stands before, so
@@ -23,7 +25,7 @@ class StoryVocabulary {
 
   std::int64_t size() const { return static_cast<std::int64_t>(pieces_.size()); }
   // Starts with end_of_story, as every story does.
-  std::vector<std::int32_t> encode(std::string_view text) const;
+  text::Encoded encode(std::string_view text) const;
   std::string decode(std::span<const std::int32_t> tokens) const;
 
   std::int32_t word(std::string_view word) const;  // throws Bug for a word that is not in the list
@@ -57,6 +59,9 @@ class StoryVocabulary {
   std::vector<std::int32_t> marks_;
   std::int32_t opening_quote_ = 0, closing_quote_ = 0, possessive_ = 0;
 };
+
+// How it reads, for prompts and samples.
+std::shared_ptr<const text::Language> story_language(std::shared_ptr<const StoryVocabulary> words);
 
 // Makes stories; thread-safe. Story `number` is a function of (seed, number) alone.
 class StoryMaker {

@@ -99,16 +99,17 @@ std::pair<std::int32_t, std::size_t> StoryVocabulary::match(std::string_view tex
   return {static_cast<unsigned char>(text[0]), 1};
 }
 
-std::vector<std::int32_t> StoryVocabulary::encode(std::string_view text) const {
-  std::vector<std::int32_t> tokens{end_of_story};
+text::Encoded StoryVocabulary::encode(std::string_view text) const {
+  text::Encoded encoded{.tokens = {end_of_story}, .spans = {{0, 0}}};
   Context context;
-  while (!text.empty()) {
-    const auto [token, length] = match(text, context);
-    tokens.push_back(token);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto [token, length] = match(text.substr(begin), context);
+    encoded.tokens.push_back(token);
+    encoded.spans.push_back({static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(begin + length)});
     advance(context, token);
-    text.remove_prefix(length);
+    begin += length;
   }
-  return tokens;
+  return encoded;
 }
 
 std::string StoryVocabulary::decode(std::span<const std::int32_t> tokens) const {

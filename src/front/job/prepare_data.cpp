@@ -3,9 +3,9 @@
 
 namespace lockstep::job {
 
-PreparedPart prepare_part(const config::DataConfig& data, std::int64_t seq_len, const std::shared_ptr<const corpus::Words>& words,
+PreparedPart prepare_part(const config::DataConfig& data, std::int64_t seq_len, const std::shared_ptr<const text::Language>& language,
                           const DataListener& listener) {
-  return {data.path, corpus::prepare(data, seq_len, words,
+  return {data.path, corpus::prepare(data, seq_len, language,
                                      {.on_progress = [&](double share) { listener.on_progress(data.path, share); },
                                       .on_wait = [&] { listener.on_wait(data.path); }})};
 }
@@ -14,12 +14,12 @@ std::vector<PreparedPart> prepare_data(const config::RunConfig& config, const Da
   const config::DataConfig& data = config.data;
   if (data.path.empty() || !corpus::needs_preparing(data, config.model)) return {};
   const std::int64_t seq_len = data.seq_len > 0 ? data.seq_len : config.model.max_seq_len;
-  const auto words = corpus::open_words(data, config.model);
+  const auto language = corpus::language_of_records(data, config.model);
   std::vector<PreparedPart> parts;
-  parts.push_back(prepare_part(data, seq_len, words, listener));
+  parts.push_back(prepare_part(data, seq_len, language, listener));
   if (data.validation_path.empty()) return parts;
   const config::DataConfig validation = corpus::validation_of(data);
-  if (corpus::needs_preparing(validation, config.model)) parts.push_back(prepare_part(validation, seq_len, words, listener));
+  if (corpus::needs_preparing(validation, config.model)) parts.push_back(prepare_part(validation, seq_len, language, listener));
   return parts;
 }
 

@@ -25,7 +25,7 @@ struct DataListener {
 // Empty where the data is not of a kind that is tokenized.
 std::vector<PreparedPart> prepare_data(const config::RunConfig& config, const DataListener& listener);
 // One file of it, with a tokenizer that is open already.
-PreparedPart prepare_part(const config::DataConfig& data, std::int64_t seq_len, const std::shared_ptr<const corpus::Words>& words,
+PreparedPart prepare_part(const config::DataConfig& data, std::int64_t seq_len, const std::shared_ptr<const text::Language>& language,
                           const DataListener& listener);
 
 }  // namespace lockstep::job

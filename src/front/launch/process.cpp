@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file/descriptor.h"
 #include "base/process.h"
 #include "base/text.h"
 
@@ -85,28 +86,27 @@ Child Child::start(const Command& command) {
   const std::vector<char*> argument_list = pointers(arguments);
   const std::vector<char*> variable_list = pointers(variables);
 
-  int log = -1;
+  base::Descriptor log;
   if (!command.log.empty()) {
-    log = ::open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (log < 0) throw base::machine_error("launch", "cannot write the log {}: {}.", command.log.string(), std::strerror(errno));
+    log = base::Descriptor(::open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!log.open()) throw base::machine_error("launch", "cannot write the log {}: {}.", command.log.string(), std::strerror(errno));
   }
-  int report[2];
-  if (::pipe2(report, O_CLOEXEC) != 0) throw base::machine_error("launch", "cannot make a pipe: {}.", std::strerror(errno));
+  std::optional<base::Pipe> report = base::make_pipe(O_CLOEXEC);
+  if (!report) throw base::machine_error("launch", "cannot make a pipe: {}.", std::strerror(errno));
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid == 0) become(command, argument_list.data(), variable_list.data(), log, parent, report[1]);
+  if (pid == 0) become(command, argument_list.data(), variable_list.data(), log.number(), parent, report->write.number());
   const int fork_error = errno;
-  ::close(report[1]);
-  if (log >= 0) ::close(log);
+  report->write.close();
+  log.close();
   int error = 0;
   if (pid < 0) {
     error = fork_error;
-  } else if (::read(report[0], &error, sizeof error) == sizeof error) {
+  } else if (::read(report->read.number(), &error, sizeof error) == sizeof error) {
     ::waitpid(pid, nullptr, 0);
   } else {
     error = 0;
   }
-  ::close(report[0]);
   if (error != 0) throw base::machine_error("launch", "cannot start {}: {}.", command.program.string(), std::strerror(error));
   ::setpgid(pid, pid);  // also from here: the group exists before the first signal is sent to it
   return Child(pid);
@@ -115,16 +115,13 @@ Child Child::start(const Command& command) {
 Child::Child(pid_t pid) : pid_(pid), end_descriptor_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
 
 Child::Child(Child&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)),
-      end_descriptor_(std::exchange(other.end_descriptor_, -1)),
-      end_(std::exchange(other.end_, End{})) {}
+    : pid_(std::exchange(other.pid_, -1)), end_descriptor_(std::move(other.end_descriptor_)), end_(std::exchange(other.end_, End{})) {}
 
 Child::~Child() {
   if (pid_ > 0 && !end_) {
     kill_now();
     wait(5);
   }
-  if (end_descriptor_ >= 0) ::close(end_descriptor_);
 }
 
 const std::optional<End>& Child::poll() {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file/descriptor.h"
 #include "front/launch/environment.h"
 
 namespace lockstep::launch {
@@ -40,7 +41,7 @@ class Child {
 
   pid_t pid() const { return pid_; }
   // Readable once it has ended, for poll(); -1 where the kernel has none for processes.
-  int end_descriptor() const { return end_descriptor_; }
+  int end_descriptor() const { return end_descriptor_.number(); }
   bool running() const { return !end_.has_value(); }
   const std::optional<End>& end() const { return end_; }  // as last seen by poll()
   // Looks whether it has ended. Once it has, what remains of its process group is killed.
@@ -55,7 +56,7 @@ class Child {
  private:
   explicit Child(pid_t pid);
   pid_t pid_;
-  int end_descriptor_;
+  base::Descriptor end_descriptor_;
   std::optional<End> end_;
 };
 

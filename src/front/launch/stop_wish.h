@@ -3,13 +3,14 @@
 
 #include <span>
 
+#include "base/file/descriptor.h"
+
 namespace lockstep::launch {
 
 class StopWish {
  public:
   // UserError where the process has no file descriptors left.
   StopWish();
-  ~StopWish();
   StopWish(const StopWish&) = delete;
   StopWish& operator=(const StopWish&) = delete;
 
@@ -21,7 +22,7 @@ class StopWish {
   int wait(double seconds, std::span<const int> ends = {}) const;
 
  private:
-  int read_ = -1, write_ = -1;  // a pipe: one byte a wish
+  base::Pipe pipe_;  // a pipe: one byte a wish
 };
 
 }  // namespace lockstep::launch

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file/descriptor.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "front/launch/launch.h"
@@ -95,13 +96,12 @@ class Supervisor {
 
   // A report quotes the log only from here on.
   static void mark_start(const std::filesystem::path& log) {
-    const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (file < 0)
+    const base::Descriptor file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!file.open())
       throw base::machine_error("launch", "cannot write the log {}: {}. Choose a folder you may write to with --output.", log.string(),
                                 std::strerror(errno));
     const std::string line = fmt::format("{}{} ----\n", start_mark, base::utc_time());
-    [[maybe_unused]] const auto written = ::write(file, line.data(), line.size());
-    ::close(file);
+    [[maybe_unused]] const auto written = ::write(file.number(), line.data(), line.size());
   }
 
   // Of the workers that still run.

@@ -19,9 +19,9 @@ Signals::Signals(std::function<void(int)> on_signal) : on_signal_(std::move(on_s
   struct sigaction hangup {};
   ::sigaction(SIGHUP, nullptr, &hangup);
   if (hangup.sa_handler != SIG_IGN) ::sigaddset(&ours_, SIGHUP);  // ignored: under nohup
-  signals_ = ::signalfd(-1, &ours_, SFD_CLOEXEC | SFD_NONBLOCK);
-  closing_ = ::eventfd(0, EFD_CLOEXEC);
-  if (signals_ < 0 || closing_ < 0) throw base::machine_error("launch", "cannot wait for signals: {}.", std::strerror(errno));
+  signals_ = base::Descriptor(::signalfd(-1, &ours_, SFD_CLOEXEC | SFD_NONBLOCK));
+  closing_ = base::Descriptor(::eventfd(0, EFD_CLOEXEC));
+  if (!signals_.open() || !closing_.open()) throw base::machine_error("launch", "cannot wait for signals: {}.", std::strerror(errno));
   ::pthread_sigmask(SIG_BLOCK, &ours_, &before_);
   // A shell starts background commands with these ignored: an ignored signal cannot be waited for, nor can the children of who ignores
   // SIGCHLD.
@@ -30,19 +30,18 @@ Signals::Signals(std::function<void(int)> on_signal) : on_signal_(std::move(on_s
 }
 
 Signals::~Signals() {
-  ::eventfd_write(closing_, 1);
+  ::eventfd_write(closing_.number(), 1);
   thread_.join();
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  ::close(signals_);
-  ::close(closing_);
 }
 
 void Signals::take() const {
-  pollfd watched[2] = {{.fd = signals_, .events = POLLIN, .revents = 0}, {.fd = closing_, .events = POLLIN, .revents = 0}};
+  pollfd watched[2] = {{.fd = signals_.number(), .events = POLLIN, .revents = 0},
+                       {.fd = closing_.number(), .events = POLLIN, .revents = 0}};
   while (watched[1].revents == 0) {
     ::poll(watched, 2, -1);
     signalfd_siginfo info{};
-    while (::read(signals_, &info, sizeof info) == sizeof info) on_signal_(static_cast<int>(info.ssi_signo));
+    while (::read(signals_.number(), &info, sizeof info) == sizeof info) on_signal_(static_cast<int>(info.ssi_signo));
   }
 }
 

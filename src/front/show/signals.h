@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/file/descriptor.h"
 #include "base/signal_flag.h"
 
 namespace lockstep::show {
@@ -24,7 +25,7 @@ class Signals {
   std::function<void(int)> on_signal_;
   sigset_t before_{}, ours_{};
   base::IgnoredSignal pipe_{SIGPIPE};
-  int signals_ = -1, closing_ = -1;
+  base::Descriptor signals_, closing_;
   std::thread thread_;
 };
 

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/file/descriptor.h"
 #include "base/text.h"
 #include "rank/comm/transport.h"
 
@@ -34,16 +35,16 @@ std::string address_towards(const std::string& host, int port) {
   addrinfo* list = nullptr;
   std::string found = host;
   if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list) != 0) return found;
-  const int file = ::socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const base::Descriptor file(::socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   char text[NI_MAXHOST];
   // Connecting a datagram socket sends nothing; it only asks for the route.
-  if (::connect(file, list->ai_addr, list->ai_addrlen) == 0 && ::getsockname(file, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+  if (::connect(file.number(), list->ai_addr, list->ai_addrlen) == 0 &&
+      ::getsockname(file.number(), reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
       ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) {
     found = text;
   }
-  ::close(file);
   ::freeaddrinfo(list);
   return found;
 }
@@ -70,16 +71,16 @@ std::string key_prefix() {
 std::optional<int> listening_socket(const Place& place) {
   if (const auto given = base::parse_integer(variable("LOCKSTEP_STORE_SOCKET"))) return static_cast<int>(*given);
   if (!place.master_addr.starts_with("127.") && place.master_addr != "localhost") return std::nullopt;
-  const int file = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  base::Descriptor file(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
-  ::setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  ::setsockopt(file.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(place.master_port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::bind(file, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(file, 1024) == 0) return file;
+  if (::bind(file.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && ::listen(file.number(), 1024) == 0)
+    return file.release();
   const std::string reason = std::strerror(errno);
-  ::close(file);
   throw base::machine_error("comm", "rank {} cannot open the meeting point at 127.0.0.1:{}: {}.", place.rank, place.master_port, reason);
 }
 

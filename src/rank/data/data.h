@@ -15,22 +15,15 @@
 #include "rank/data/batch.h"
 #include "corpus/samples/order.h"
 
+namespace lockstep::text {
+class Language;
+}
+
 namespace lockstep::data {
 
 struct Shard {
   std::int64_t index = 0;
   std::int64_t count = 1;
-};
-
-// Text to tokens and back.
-class Vocabulary {
- public:
-  virtual ~Vocabulary() = default;
-  virtual std::int64_t size() const = 0;
-  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
-  // The token after which a text is over, if there is one: generation may stop at it.
-  virtual std::optional<std::int32_t> end() const { return std::nullopt; }
 };
 
 constexpr std::int64_t untrained = -100;  // a target that nothing is learned from
@@ -59,13 +52,11 @@ class Corpus {
 struct Dataset {
   std::shared_ptr<const Corpus> training;
   std::shared_ptr<const Corpus> validation;  // null: none
-  std::shared_ptr<const Vocabulary> vocabulary;
+  std::shared_ptr<const text::Language> language;
   std::string description;  // "built-in stories, 1.2M tokens"
 };
 // Throws UserError(ExitCode::data) that names the file and the fix; also when a token is outside the model's vocabulary.
 Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seed);
-// Of the data that these settings name, which itself is not looked at.
-std::shared_ptr<const Vocabulary> open_vocabulary(const config::DataConfig& data, const config::ModelConfig& model);
 
 // Position -> sample within an epoch.
 using corpus::Order;

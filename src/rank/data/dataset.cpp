@@ -10,7 +10,6 @@
 #include "rank/data/record_corpus.h"
 #include "rank/data/stories.h"
 #include "rank/data/tokens.h"
-#include "rank/data/vocabularies.h"
 #include "corpus/prepare/prepare.h"
 
 namespace lockstep::data {
@@ -69,7 +68,7 @@ void check_vocabulary(const corpus::Cache& cache, std::string_view source, const
 
 Source open_tokenized_text(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len) {
   const std::string tokenizer = corpus::tokenizer_path(data, model);
-  auto cache = corpus::prepare(data, seq_len, corpus::open_words(data, model)).cache;
+  auto cache = corpus::prepare(data, seq_len, corpus::language_of_records(data, model)).cache;
   check_vocabulary(*cache, data.path, tokenizer, model.vocab_size);
   return {cached_tokens(std::move(cache)), data.path};
 }
@@ -140,9 +139,9 @@ std::vector<std::uint32_t> all_of(const corpus::Cache& cache) {
 Dataset open_records(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
   if (data.path.empty()) throw base::data_error("data", "data.kind=records needs a file. Name it with --data.");
   const std::string tokenizer = corpus::tokenizer_path(data, model);
-  const auto words = corpus::open_words(data, model);
+  const auto language = corpus::language_of_records(data, model);
   const auto open = [&](const config::DataConfig& settings) {
-    auto cache = corpus::prepare(settings, seq_len, words).cache;
+    auto cache = corpus::prepare(settings, seq_len, language).cache;
     check_vocabulary(*cache, settings.path, tokenizer, model.vocab_size);
     return cache;
   };
@@ -174,26 +173,11 @@ Dataset open_records(const config::DataConfig& data, const config::ModelConfig& 
 
 }  // namespace
 
-std::shared_ptr<const Vocabulary> open_vocabulary(const config::DataConfig& data, const config::ModelConfig& model) {
-  const std::string tokenizer = corpus::tokenizer_path(data, model);
-  switch (corpus::kind_of(data)) {
-    case config::DataKind::stories: return story_vocabulary(corpus::StoryMaker().vocabulary());
-    case config::DataKind::random: return number_vocabulary(model.vocab_size);
-    case config::DataKind::text: return tokenizer.empty() ? byte_vocabulary() : tokenizer_vocabulary(tokenizer, model.vocab_size);
-    case config::DataKind::bin: {
-      // Tokens need no tokenizer: a model folder may come without one, and then they are written as numbers.
-      const bool spelled = !data.tokenizer.empty() || std::filesystem::exists(std::filesystem::path(tokenizer) / "tokenizer.json");
-      return spelled ? tokenizer_vocabulary(tokenizer, model.vocab_size) : number_vocabulary(model.vocab_size);
-    }
-    default: return tokenizer_vocabulary(tokenizer, model.vocab_size);
-  }
-}
-
 Dataset open_dataset(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seed) {
   const std::int64_t seq_len = data.seq_len > 0 ? data.seq_len : model.max_seq_len;
   const bool of_records = corpus::kind_of(data) == config::DataKind::records;
   Dataset dataset = (of_records ? open_records : open_tokens)(data, model, seq_len, seed);
-  dataset.vocabulary = open_vocabulary(data, model);
+  dataset.language = corpus::language_of(data, model);
   return dataset;
 }
 

@@ -71,7 +71,7 @@ Dataset dataset_of_outline(const std::string& outline) {
   const Json json = base::parse_json(outline);
   Dataset dataset{.training = std::make_shared<Outline>(json.at("training")),
                   .validation = nullptr,
-                  .vocabulary = nullptr,
+                  .language = nullptr,
                   .description = json.at("description")};
   if (json.contains("validation")) dataset.validation = std::make_shared<Outline>(json.at("validation"));
   return dataset;

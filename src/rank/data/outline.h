@@ -9,7 +9,7 @@ namespace lockstep::data {
 
 // As text, to be sent.
 std::string outline_of(const Dataset& dataset);
-// A dataset whose samples have the right shapes and hold nothing. Its vocabulary is not part of an outline.
+// A dataset whose samples have the right shapes and hold nothing. Its language is not part of an outline.
 Dataset dataset_of_outline(const std::string& outline);
 
 }  // namespace lockstep::data

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash/crc32c.h"
-#include "rank/data/vocabularies.h"
 
 namespace lockstep::data {
 namespace {
@@ -31,26 +30,10 @@ class StoryTokens final : public Tokens {
   std::vector<std::uint16_t> tokens_;
 };
 
-class StoryWords final : public Vocabulary {
- public:
-  explicit StoryWords(std::shared_ptr<const corpus::StoryVocabulary> words) : words_(std::move(words)) {}
-  std::int64_t size() const override { return words_->size(); }
-  std::vector<std::int32_t> encode(std::string_view text) const override { return words_->encode(text); }
-  std::string decode(std::span<const std::int32_t> tokens) const override { return words_->decode(tokens); }
-  std::optional<std::int32_t> end() const override { return corpus::StoryVocabulary::end_of_story; }
-
- private:
-  std::shared_ptr<const corpus::StoryVocabulary> words_;
-};
-
 }  // namespace
 
 std::shared_ptr<const Tokens> story_tokens(const corpus::StoryMaker& maker, std::int64_t stories, std::int64_t seed) {
   return std::make_shared<StoryTokens>(maker, stories, seed);
-}
-
-std::shared_ptr<const Vocabulary> story_vocabulary(std::shared_ptr<const corpus::StoryVocabulary> words) {
-  return std::make_shared<StoryWords>(std::move(words));
 }
 
 }  // namespace lockstep::data

@@ -42,7 +42,9 @@ class Task {
 
   // A batch of full samples that is not in the data: random, or with nothing to train, so that gradients are zero.
   virtual data::Batch make_up(std::int64_t samples, at::Device device, bool trains) const = 0;
-  // Operations of one of what is counted (Batch::trained). Where samples differ in length, of matrices alone: a lower bound.
+  // What Batch::trained counts, in the plural: "tokens".
+  virtual std::string counted() const = 0;
+  // Operations of one of them. Where samples differ in length, of matrices alone: a lower bound.
   virtual layout::Flops flops() const = 0;
 
   // The model that is trained, over units that its family lays out; the store must outlive it. Stages below are what this made.

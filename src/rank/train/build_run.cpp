@@ -89,10 +89,13 @@ void connect_gradients(Run& run) {
 
 std::unique_ptr<MicroSteps> make_micro_steps(Run& run) {
   const at::Device device = run.world->device();
-  const bool fixed_shapes = run.task->training()->fixed_shapes() && run.config.parallel.shard == config::ShardKind::none;
+  const data::Source& data = *run.task->training();
+  const comm::Group& ranks = run.mesh->loss();
   const std::int64_t rows = run.batch.batch_size * run.config.data.seq_len;
-  return std::make_unique<MicroSteps>(*run.task, *run.model, *run.gradients, run.mesh->loss(),
-                                      MicroSteps::Options{.recorder = graph_recorder_for(run.config, device, fixed_shapes),
+  return std::make_unique<MicroSteps>(*run.task, *run.model, *run.gradients, ranks,
+                                      MicroSteps::Options{.recorder = graph_recorder_for(run.config, device),
+                                                          .same_shapes = data.fixed_shapes() || ranks.size() == 1,
+                                                          .largest_batch = data.fixed_shapes() ? 0 : rows,
                                                           .progress = watched_progress(*run.world, run.page, run.faults),
                                                           .mark_blocks = blocks_are_long(run.config, rows, device),
                                                           .sums = run.gradient_sums.get()});

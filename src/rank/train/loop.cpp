@@ -106,16 +106,16 @@ class Loop {
     const optim::StepReport update = reading.update();
     const StepOutcome& outcome = reading.outcome();
     const double seconds = reading.end().seconds_since(std::exchange(last_end_, reading.end()));
-    const double tokens = totals.read(numbers, sum::trained);
-    const double loss = tokens > 0 ? totals.read(numbers, sum::loss) / tokens : 0;
-    run_.progress.tokens += static_cast<std::int64_t>(tokens);
+    const double trained = totals.read(numbers, sum::trained);
+    const double loss = trained > 0 ? totals.read(numbers, sum::loss) / trained : 0;
+    run_.progress.trained += static_cast<std::int64_t>(trained);
     run_.progress.skipped = update.skipped_total;
     wished_ |= wishes_in(totals.read(numbers, sum::wishes));
     stopping_ = journal::has(wished_, Wish::stop);
     if (update.skipped_in_a_row > 0) report_skip(outcome, numbers, update.skipped_in_a_row);
-    summary_.add(outcome.step, seconds, loss, tokens);
+    summary_.add(outcome.step, seconds, loss, trained);
     window_seconds_ += seconds;
-    window_tokens_ += tokens;
+    window_trained_ += trained;
     window_steps_ += 1;
     if (!run_.is_first() ||
         !(due(trainer_.log_interval, outcome.step) || outcome.step == 1 || outcome.step == run_.total_steps || stopping_))
@@ -125,19 +125,20 @@ class Loop {
                            .loss = loss,
                            .grad_norm = update.gradient_norm,
                            .learning_rate = outcome.learning_rate,
-                           .tokens = run_.progress.tokens,
-                           .tokens_per_second = window_tokens_ / window_seconds_,
+                           .counted = run_.task->counted(),
+                           .trained = run_.progress.trained,
+                           .trained_per_second = window_trained_ / window_seconds_,
                            .step_seconds = window_seconds_ / window_steps_,
                            .data_seconds = outcome.data_seconds,
                            .communication_seconds = outcome.reduced.seconds_since(outcome.backward_done),
                            .skipped_steps = run_.progress.skipped};
     for (int rank = 0; rank < ranks; ++rank)
       line.memory_bytes.push_back(static_cast<std::int64_t>(totals.read(numbers, sum::peak_memory, rank)));
-    line.mfu = summary_.mfu(line.tokens_per_second);
+    line.mfu = summary_.mfu(line.trained_per_second);
     if (run_.config.model.dtype == config::DType::f16) line.loss_scale = update.loss_scale;
     run_.metrics->write(line);
     write_scalars(line);
-    window_seconds_ = window_tokens_ = 0;
+    window_seconds_ = window_trained_ = 0;
     window_steps_ = 0;
   }
 
@@ -146,7 +147,7 @@ class Loop {
     run_.tensorboard->add("train/loss", line.step, line.loss);
     run_.tensorboard->add("train/grad_norm", line.step, line.grad_norm);
     run_.tensorboard->add("train/learning_rate", line.step, line.learning_rate);
-    run_.tensorboard->add("speed/tokens_per_second", line.step, line.tokens_per_second);
+    run_.tensorboard->add(fmt::format("speed/{}_per_second", line.counted), line.step, line.trained_per_second);
     run_.tensorboard->add("speed/step_seconds", line.step, line.step_seconds);
   }
 
@@ -213,16 +214,15 @@ class Loop {
     summary_.add_evaluation(line);
     if (run_.metrics) run_.metrics->write(line);
     if (run_.tensorboard) {
-      run_.tensorboard->add("eval/loss", line.step, line.eval_loss);
-      run_.tensorboard->add("eval/accuracy", line.step, line.eval_accuracy);
+      run_.tensorboard->add("eval/loss", line.step, line.loss);
+      for (const journal::Measure& measure : line.measures) run_.tensorboard->add("eval/" + measure.name, line.step, measure.value);
     }
     evaluated_at_ = line.step;
-    acknowledge(Wish::evaluate, {{"done", true}, {"eval_loss", line.eval_loss}, {"eval_tokens", line.eval_tokens}});
+    acknowledge(Wish::evaluate, {{"done", true}, {"eval_loss", line.loss}, {"eval_" + line.counted, line.trained}});
     last_end_ = Moment(run_.world->device());
     auto& best = run_.progress.best;
-    if (!trainer_.keep_best || line.eval_tokens == 0 || !std::isfinite(line.eval_loss) || (best && best->loss <= line.eval_loss))
-      return false;
-    best = {.step = line.step, .loss = line.eval_loss};
+    if (!trainer_.keep_best || line.trained == 0 || !std::isfinite(line.loss) || (best && best->loss <= line.loss)) return false;
+    best = {.step = line.step, .loss = line.loss};
     return true;
   }
 
@@ -366,7 +366,7 @@ class Loop {
   std::vector<journal::Asked> saves_for_;    // whose wish `unannounced_` is; rank 0
   std::int64_t evaluated_at_ = -1, sampled_at_ = -1;
   bool stopping_ = false;
-  double window_seconds_ = 0, window_tokens_ = 0;
+  double window_seconds_ = 0, window_trained_ = 0;
   std::int64_t window_steps_ = 0;
 };
 

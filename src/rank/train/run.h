@@ -34,8 +34,8 @@ namespace lockstep::train {
 
 // What a checkpoint keeps beside tensors.
 struct Progress {
-  std::int64_t step = 0;  // finished steps
-  std::int64_t tokens = 0;
+  std::int64_t step = 0;     // finished steps
+  std::int64_t trained = 0;  // of what the task counts
   std::int64_t skipped = 0;
   data::Position position;
   struct Best {

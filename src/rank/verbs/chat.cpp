@@ -20,7 +20,7 @@ void say(const Json& line) { std::cout << line.dump(-1, ' ', false, nlohmann::js
 void serve_chat(const GenerateRequest& request) {
   base::SignalFlag interrupt(SIGINT, base::Calls::go_on);
   const TextModel model = open_text_model(request.source, request.device);
-  if (!model.language->can_chat()) {
+  if (!model.language->has_template()) {
     throw base::usage_error("chat",
                             "this model has no chat template, so there is no way to tell it who speaks. Use `lockstep generate --prompt`.");
   }

@@ -42,13 +42,13 @@ task::GenerateOptions options_for(const GenerateRequest& request, const TextMode
 }
 
 void expect_chat(const TextModel& model, const char* what) {
-  if (model.language->can_chat()) return;
+  if (model.language->has_template()) return;
   throw base::usage_error("generate", "this model has no chat template, so {} has nothing to render with. Use --prompt.", what);
 }
 
 // A line of the file: {"prompt": ...} or {"messages": [...]}.
-std::vector<std::int32_t> encode_line(const Json& object, const std::string& system, const task::Language& language) {
-  if (object.contains("prompt")) return language.encode(object["prompt"].get<std::string>());
+std::vector<std::int32_t> encode_line(const Json& object, const std::string& system, const text::Language& language) {
+  if (object.contains("prompt")) return language.encode_prompt(object["prompt"].get<std::string>());
   Json messages = object.at("messages");
   if (!system.empty() && (messages.empty() || messages[0].value("role", "") != "system"))
     messages.insert(messages.begin(), Json{{"role", "system"}, {"content", system}});
@@ -106,7 +106,7 @@ void generate_one(const GenerateRequest& request) {
   const TextModel model = open_text_model(request.source, request.device);
   if (request.is_chat) expect_chat(model, "--chat");
   const task::Prompt prompt{request.is_chat ? model.language->encode_chat(conversation(request.system, request.prompt))
-                                            : model.language->encode(request.prompt)};
+                                            : model.language->encode_prompt(request.prompt)};
   task::Generator generator(*model.decoder, *model.language, request.device, options_for(request, model));
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   const auto show = [&](const std::string& piece) { std::cout << (terminal ? text::harmless(piece) : piece) << std::flush; };

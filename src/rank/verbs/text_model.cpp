@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "config/config.h"
+#include "corpus/formats/language.h"
 #include "rank/train/make_model.h"
 #include "journal/run_folder.h"
 #include "rank/train/resume/state.h"
@@ -63,7 +64,8 @@ TextModel open_text_model(const ModelSource& source, at::Device device) {
     train::check_same_model(reader, config.model);
     train::restore_weights(reader, opened.replica);
   }
-  opened.language = task::language_of_run(config);
+  opened.language = corpus::language_of(config.data, config.model);
+  opened.language->read();
   return opened;
 }
 

@@ -32,7 +32,7 @@ struct TextModel {
   config::RunConfig config;
   parallel::Replica replica;
   std::unique_ptr<model::Decoder> decoder;
-  std::shared_ptr<const task::Language> language;
+  std::shared_ptr<const text::Language> language;
   at::Device device = at::kCPU;
 
   std::int64_t context() const { return layout::context_length(config.model); }  // tokens that the model reads

@@ -123,8 +123,8 @@ class FakeWorker {
       metrics_->write(journal::StepLine{.step = step,
                                         .loss = 5.0 / static_cast<double>(step),
                                         .learning_rate = 1e-3,
-                                        .tokens = step * 100,
-                                        .tokens_per_second = 1000,
+                                        .trained = step * 100,
+                                        .trained_per_second = 1000,
                                         .step_seconds = 0.02});
     }
     if (step % save_every_ == 0) save(step);

@@ -3,14 +3,14 @@
 
 #include "corpus/formats/encode.h"
 #include "corpus/formats/format.h"
-#include "unit/corpus/simple_words.h"
+#include "unit/corpus/simple_language.h"
 
 namespace lockstep::corpus {
 namespace {
 
 using config::RecordFormat;
 using config::TrainOn;
-using support::SimpleWords;
+using support::SimpleLanguage;
 
 // "<user>Hi;<assistant>[Hello;]", | for the end token, ^ for the start token.
 std::string marked(const Tokenized& whole) {
@@ -19,7 +19,9 @@ std::string marked(const Tokenized& whole) {
   for (std::size_t i = 0; i < whole.tokens.size(); ++i) {
     if ((whole.trained[i] != 0) != inside) text += inside ? "]" : "[";
     inside = whole.trained[i] != 0;
-    text += whole.tokens[i] == SimpleWords::stop ? '|' : whole.tokens[i] == SimpleWords::start ? '^' : static_cast<char>(whole.tokens[i]);
+    text += whole.tokens[i] == SimpleLanguage::stop    ? '|'
+            : whole.tokens[i] == SimpleLanguage::start ? '^'
+                                                       : static_cast<char>(whole.tokens[i]);
   }
   return inside ? text + "]" : text;
 }
@@ -29,7 +31,7 @@ std::string encode(const std::string& record, config::DataConfig data = {}, bool
     const Json json = Json::parse(record);
     const auto format = data.format == RecordFormat::automatic ? detect_format(json, data) : data.format;
     if (!format) return "unknown";
-    return marked(Encoder(std::make_shared<SimpleWords>(with_template, adds_start), data, *format, 1000).encode(json));
+    return marked(Encoder(std::make_shared<SimpleLanguage>(with_template, adds_start), data, *format, 1000).encode(json));
   } catch (const Unreadable& problem) {
     return std::string("!") + problem.what();
   }
@@ -164,7 +166,7 @@ TEST(RecordTruncation, EachPolicyKeepsWhatItSays) {
   const auto fit = [](config::TooLong policy, RecordFormat format, const Tokenized& whole) {
     config::DataConfig data;
     data.too_long = policy;
-    const Fitted fitted = Encoder(std::make_shared<SimpleWords>(), data, format, 10).fit(whole);
+    const Fitted fitted = Encoder(std::make_shared<SimpleLanguage>(), data, format, 10).fit(whole);
     std::string text = std::to_string(static_cast<int>(fitted.fate));
     for (const Piece& piece : fitted.pieces) text += fmt::format(" {}-{}", piece.begin, piece.end);
     return text;

@@ -9,13 +9,13 @@
 #include "base/files.h"
 #include "corpus/prepare/prepare.h"
 #include "support/temporary_folder.h"
-#include "unit/corpus/simple_words.h"
+#include "unit/corpus/simple_language.h"
 
 namespace lockstep::corpus {
 namespace {
 
 namespace fs = std::filesystem;
-using support::SimpleWords;
+using support::SimpleLanguage;
 
 class Prepare : public ::testing::Test {
  protected:
@@ -30,7 +30,7 @@ class Prepare : public ::testing::Test {
     return data;
   }
   Prepared run(const config::DataConfig& data, std::int64_t seq_len = 64, int threads = 2) const {
-    return prepare(data, seq_len, std::make_shared<SimpleWords>(), {.threads = threads});
+    return prepare(data, seq_len, std::make_shared<SimpleLanguage>(), {.threads = threads});
   }
   std::string error_of(const config::DataConfig& data, std::int64_t seq_len = 64) const {
     try {
@@ -202,7 +202,7 @@ TEST_F(Prepare, TextBecomesOneRowOfTokensWithAnEnd) {
   ASSERT_EQ(cache->tokens().size(), text.size() + 1);
   EXPECT_TRUE(std::equal(text.begin(), text.end(), cache->tokens().begin(),
                          [](char letter, std::uint32_t token) { return static_cast<std::uint32_t>(letter) == token; }));
-  EXPECT_EQ(cache->tokens().back(), static_cast<std::uint32_t>(SimpleWords::stop));
+  EXPECT_EQ(cache->tokens().back(), static_cast<std::uint32_t>(SimpleLanguage::stop));
 }
 
 TEST_F(Prepare, OneOfManyProcessesDoesTheWork) {
@@ -234,10 +234,10 @@ TEST_F(Prepare, AKilledPreparerLeavesNothingInTheWay) {
   const auto data = data_of(write("a.jsonl", pairs(20000)));
   const pid_t child = ::fork();
   if (child == 0) {
-    prepare(data, 64, std::make_shared<SimpleWords>(), {.threads = 1, .on_progress = [](double share) {
-                                                          if (share > 0.3)
-                                                            ::_exit(9);  // as if killed: the lock is held, the file half written
-                                                        }});
+    prepare(data, 64, std::make_shared<SimpleLanguage>(), {.threads = 1, .on_progress = [](double share) {
+                                                             if (share > 0.3)
+                                                               ::_exit(9);  // as if killed: the lock is held, the file half written
+                                                           }});
     ::_exit(0);
   }
   int status = 0;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "rank/data/data.h"
+#include "text/language.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::data {
@@ -92,7 +93,7 @@ TEST(Dataset, KindFollowsFromThePath) {
     data.stories = 20;
     const Dataset dataset = open_dataset(data, model_of(2000, 4), 1);
     EXPECT_EQ(sample(*dataset.training, 0)[0], first) << path;
-    EXPECT_TRUE(vocabulary < 0 || dataset.vocabulary->size() == vocabulary) << path;
+    EXPECT_TRUE(vocabulary < 0 || dataset.language->size() == vocabulary) << path;
   }
 }
 

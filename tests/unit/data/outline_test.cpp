@@ -33,7 +33,7 @@ class Rows final : public Corpus {
 TEST(Outline, HasTheShapesAndNothingElse) {
   for (const bool packed : {false, true}) {
     const Dataset whole{
-        .training = std::make_shared<Rows>(packed), .validation = nullptr, .vocabulary = nullptr, .description = "rows of a test"};
+        .training = std::make_shared<Rows>(packed), .validation = nullptr, .language = nullptr, .description = "rows of a test"};
     const Dataset outline = dataset_of_outline(outline_of(whole));
     EXPECT_EQ(outline.description, whole.description);
     EXPECT_EQ(outline.validation, nullptr);

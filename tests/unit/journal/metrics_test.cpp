@@ -39,7 +39,7 @@ class MetricsTest : public ::testing::Test {
 };
 
 TEST_F(MetricsTest, StepLineHasTheFieldsInOrderAndNullForWhatIsNotANumber) {
-  StepLine line{.step = 3, .loss = NAN, .tokens = 1 << 20, .memory_bytes = {1, 2}};
+  StepLine line{.step = 3, .loss = NAN, .trained = 1 << 20, .memory_bytes = {1, 2}};
   const auto json = nlohmann::ordered_json::parse(to_json_line(line));
   std::vector<std::string> names;
   for (const auto& [name, value] : json.items()) names.push_back(name);
@@ -49,6 +49,23 @@ TEST_F(MetricsTest, StepLineHasTheFieldsInOrderAndNullForWhatIsNotANumber) {
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_TRUE(json["mfu"].is_null());
   EXPECT_EQ(json["memory_bytes"], (std::vector<int>{1, 2}));
+}
+
+TEST_F(MetricsTest, WhatIsCountedAndMeasuredIsNamedByTheTask) {
+  const auto names = [](const std::string& line) {
+    std::vector<std::string> found;
+    const auto json = nlohmann::ordered_json::parse(line);
+    for (const auto& [name, value] : json.items()) found.push_back(name);
+    return found;
+  };
+  EXPECT_EQ(names(to_json_line(EvalLine{.step = 1, .measures = {{"perplexity", 9}, {"accuracy", 0.5}}, .trained = 7})),
+            (std::vector<std::string>{"step", "eval_loss", "eval_perplexity", "eval_accuracy", "eval_tokens", "time"}));
+  EXPECT_EQ(names(to_json_line(EvalLine{.step = 1, .measures = {{"distance", 3}}, .counted = "images"})),
+            (std::vector<std::string>{"step", "eval_loss", "eval_distance", "eval_images", "time"}));
+  const auto step = nlohmann::json::parse(to_json_line(StepLine{.step = 1, .counted = "images", .trained = 8, .trained_per_second = 2}));
+  EXPECT_EQ(step["images"], 8);
+  EXPECT_EQ(step["images_per_second"], 2);
+  EXPECT_FALSE(step.contains("tokens"));
 }
 
 TEST_F(MetricsTest, ResumeKeepsExactlyWhatCameBefore) {
@@ -150,7 +167,7 @@ TEST_F(MetricsTest, ScalarsOutliveAFullDiskInWholeRecords) {
 TEST_F(MetricsTest, AppendsWholeLines) {
   MetricsWriter writer(path_, 0);
   writer.write(StepLine{.step = 1, .loss = 2.5});
-  writer.write(EvalLine{.step = 1, .eval_loss = 2.25, .eval_tokens = 100});
+  writer.write(EvalLine{.step = 1, .loss = 2.25, .trained = 100});
   writer.write_event(R"({"event":"note","text":"hello"})");
   Tail tail(path_);
   const auto lines = tail.poll().lines;

@@ -1,19 +1,18 @@
 // Texts that come piece by piece, and the loop that writes them.
 #include <gtest/gtest.h>
 
-#include "rank/data/vocabularies.h"
 #include "rank/task/language/generator.h"
 #include "support/reference/decoder_fixture.h"
 
 namespace lockstep::task {
 namespace {
 
-std::shared_ptr<const Language> bytes() { return language_of(data::byte_vocabulary()); }
+std::shared_ptr<const text::Language> bytes() { return text::byte_language(); }
 
 // The pieces that come out for each byte that goes in; the last is what finish() gives.
 std::vector<std::string> pieces(const std::string& text, const std::vector<std::string>& stops, bool* stopped = nullptr) {
   const auto language = bytes();
-  TextStream stream(*language, language->encode("prompt "), stops);
+  text::TextStream stream(*language, language->encode_prompt("prompt "), stops);
   std::vector<std::string> out;
   for (const char c : text) {
     out.push_back(stream.push(std::int32_t(static_cast<unsigned char>(c))));
@@ -80,11 +79,11 @@ class Writing : public testing::Test {
   }
   std::vector<Prompt> prompts(const std::vector<std::string>& texts) const {
     std::vector<Prompt> out;
-    for (const auto& text : texts) out.push_back({language_->encode(text), out.size()});
+    for (const auto& text : texts) out.push_back({language_->encode_prompt(text), out.size()});
     return out;
   }
 
-  std::shared_ptr<const Language> language_ = bytes();
+  std::shared_ptr<const text::Language> language_ = bytes();
   std::vector<std::unique_ptr<model::Unit>> units_;
   model::Decoder decoder_;
 };
@@ -131,7 +130,7 @@ TEST_F(Writing, AStopStringEndsOneTextAndLeavesTheOthers) {
 TEST_F(Writing, GoingOnRemembersWhatWasSeen) {
   const GenerateOptions options{.sampling = {.temperature = 0}, .max_tokens = 8};
   auto talk = generator(options);
-  std::vector<std::int32_t> tokens = language_->encode("first turn");
+  std::vector<std::int32_t> tokens = language_->encode_prompt("first turn");
   for (int turn = 0; turn < 3; ++turn) {
     const Prompt prompt{tokens};
     const auto remembered = talk.go_on(prompt);
@@ -141,7 +140,7 @@ TEST_F(Writing, GoingOnRemembersWhatWasSeen) {
       EXPECT_GE(remembered.reused, 17) << "turn " << turn;
     }
     tokens.insert(tokens.end(), remembered.tokens.begin(), remembered.tokens.end());
-    for (const auto token : language_->encode(" more")) tokens.push_back(token);
+    for (const auto token : language_->encode_prompt(" more")) tokens.push_back(token);
   }
   tokens[3] = 'X';  // another conversation
   const Prompt other{tokens};

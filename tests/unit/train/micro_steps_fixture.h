@@ -93,12 +93,8 @@ struct Training {
     initialize_adapters(config, replica, *model);
   }
 
-  void use(std::unique_ptr<kernels::GraphRecorder> recorder, std::shared_ptr<kernels::Progress> progress = {}, bool mark_blocks = false) {
-    micro_steps = std::make_unique<MicroSteps>(
-        *task, *model, sync, ranks,
-        MicroSteps::Options{
-            .recorder = std::move(recorder), .warm_up = warm_up, .progress = std::move(progress), .mark_blocks = mark_blocks});
-  }
+  void use(MicroSteps::Options options) { micro_steps = std::make_unique<MicroSteps>(*task, *model, sync, ranks, std::move(options)); }
+  void use(std::unique_ptr<kernels::GraphRecorder> recorder) { use({.recorder = std::move(recorder), .warm_up = warm_up}); }
 
   model::Decoder& decoder() const { return model::Decoder::of(*model); }
 

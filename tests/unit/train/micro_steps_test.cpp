@@ -1,7 +1,6 @@
 // Recorded micro-steps against those that run kernel by kernel: the same bits, whatever happens to the model in between. On CUDA graphs
 // are real; on a CPU a recording is the function itself, so that there the tests are about when to record and what is copied where.
 #include <ATen/ops/ones.h>
-#include <ATen/ops/tensor.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "rank/kernels/fp8.h"
@@ -161,26 +160,6 @@ TEST(MicroSteps, RecordsTheFastestAttentionToo) {
   for (std::size_t i = 0; i < plain.losses.size(); ++i) EXPECT_NEAR(plain.losses[i], graph.losses[i], 0.02 * plain.losses[i]) << i;
 }
 
-TEST(MicroSteps, BatchesOfAnotherShapeRunKernelByKernel) {
-  const test::Deterministic deterministic;
-  Training plain(tiny()), graph(tiny());
-  plain.use(nullptr);
-  Tally tally;
-  graph.use(std::make_unique<CountingRecorder>(graph.device, tally));
-  int others = 0;
-  for (int step = 0; step < steps; ++step) {
-    const bool other = step % 5 == 4;  // the short end of an epoch, say
-    others += other;
-    for (Training* t : {&plain, &graph}) {
-      t->step({t->batch(step, other ? 3 : batch_size), t->batch(100 + step)});
-      poison_free_memory(t->device);
-    }
-  }
-  expect_same_bits(plain, graph);
-  EXPECT_EQ(tally.recorded, 2);
-  EXPECT_EQ(tally.launched, 2 * steps - warm_up - others);
-}
-
 TEST(MicroSteps, GiveTheirMemoryToAnEvaluationThatNeedsIt) {
   const test::Deterministic deterministic;
   Training plain(tiny()), graph(tiny());
@@ -198,26 +177,6 @@ TEST(MicroSteps, GiveTheirMemoryToAnEvaluationThatNeedsIt) {
   expect_same_bits(plain, graph);
   EXPECT_EQ(tally.recorded, 4) << "both once more after step 6";
   EXPECT_EQ(tally.launched, 2 * steps - warm_up);
-}
-
-TEST(MicroSteps, ShapesThatKeepChangingAreNeverRecorded) {
-  Training t(tiny());
-  Tally tally;
-  t.use(std::make_unique<CountingRecorder>(t.device, tally));
-  for (int step = 0; step < steps; ++step) t.step({t.batch(step, batch_size, step % 2 == 0 ? 16 : 24)});
-  EXPECT_EQ(tally.recorded, 0);
-}
-
-TEST(MicroSteps, PackedRecordsAreNeverRecorded) {
-  Training t(tiny());
-  Tally tally;
-  t.use(std::make_unique<CountingRecorder>(t.device, tally));
-  for (int step = 0; step < steps; ++step) {
-    data::Batch batch = t.batch(step);
-    batch.on_host[0] = at::tensor({0, 7 + step % 3, 16, 32, 48, 64}, at::kInt);
-    t.step({batch});
-  }
-  EXPECT_EQ(tally.recorded, 0);
 }
 
 // Sums over ranks that need the host, such as those through its memory.
@@ -291,7 +250,10 @@ TEST(MicroSteps, MarkProgressRecordedOrNot) {
     Training t(tiny());
     Tally tally;
     const auto progress = kernels::make_progress(t.device);
-    t.use(std::make_unique<CountingRecorder>(t.device, tally), progress, mark_blocks);
+    t.use({.recorder = std::make_unique<CountingRecorder>(t.device, tally),
+           .warm_up = warm_up,
+           .progress = progress,
+           .mark_blocks = mark_blocks});
     for (std::uint64_t step = 0; step < steps; ++step) {
       t.step({t.batch(int(2 * step)), t.batch(int(2 * step) + 1)});
       EXPECT_EQ(progress->count(), 2 * (step + 1) * marks) << "after step " << step;  // losses are read, so the device has come by
@@ -341,16 +303,16 @@ TEST_P(Spoilt, RecordingsAreGivenUp) {
 INSTANTIATE_TEST_SUITE_P(MicroSteps, Spoilt, ::testing::Values(0, 1, 2));
 
 TEST(MicroSteps, AreRecordedWhereThatIsPossible) {
-  const auto recorder = [](const std::function<void(config::RunConfig&)>& change, bool fixed_shapes = true) {
+  const auto recorder = [](const std::function<void(config::RunConfig&)>& change) {
     config::RunConfig config = tiny();
     change(config);
-    return graph_recorder_for(config, test::device(), fixed_shapes) != nullptr;
+    return graph_recorder_for(config, test::device()) != nullptr;
   };
   EXPECT_EQ(recorder([](auto&) {}), test::device().is_cuda());
-  EXPECT_FALSE(recorder([](auto&) {}, /*fixed_shapes=*/false));
   EXPECT_FALSE(recorder([](auto& c) { c.trainer.cuda_graphs = false; }));
   EXPECT_FALSE(recorder([](auto& c) { c.trainer.offload_checkpoints = true; }));
   EXPECT_FALSE(recorder([](auto& c) { c.monitor.profile_steps = 3; }));
+  EXPECT_FALSE(recorder([](auto& c) { c.parallel.shard = config::ShardKind::full; }));
 }
 
 }  // namespace

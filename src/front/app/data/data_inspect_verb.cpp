@@ -87,7 +87,7 @@ std::string_view text_of(const corpus::Tokenized& whole, std::size_t token) {
 }
 
 // Text as the model reads it, trained stretches marked. Tokens that share a character are shown with the first of them.
-std::string marked_text(const Shown& shown, const corpus::Words& words, bool color) {
+std::string marked_text(const Shown& shown, const text::Language& language, bool color) {
   const char* open = color ? "\033[1;32m" : "[[";
   const char* close = color ? "\033[0m" : "]]";
   std::string text;
@@ -98,7 +98,7 @@ std::string marked_text(const Shown& shown, const corpus::Words& words, bool col
     const auto [begin, end] = shown.whole.spans[i];
     if (trained != inside) text += trained ? open : close;
     inside = trained;
-    if (begin == end) text += harmless(words.spell(shown.whole.tokens[i]));  // added by the tokenizer, or the end
+    if (begin == end) text += harmless(language.spell(shown.whole.tokens[i]));  // added by the tokenizer, or the end
     const std::uint32_t from = std::max(begin, written);
     if (from < end) text += harmless(std::string_view(shown.whole.text).substr(from, end - from));
     written = std::max(written, end);
@@ -106,14 +106,14 @@ std::string marked_text(const Shown& shown, const corpus::Words& words, bool col
   return inside ? text + close : text;
 }
 
-std::string token_lines(const Shown& shown, const corpus::Words& words, bool color) {
+std::string token_lines(const Shown& shown, const text::Language& language, bool color) {
   std::string text;
   for (std::size_t i = 0; i < shown.whole.tokens.size(); ++i) {
     const bool trained = i > 0 && shown.whole.trained[i] != 0;
     const std::string_view said = text_of(shown.whole, i);
     text += fmt::format(
         "{}{:>6} {:>8}  {:<7}  {}{}\n", color && trained ? "\033[32m" : "", i, shown.whole.tokens[i], trained ? "trained" : "",
-        said.empty() ? words.spell(shown.whole.tokens[i]) : Json(std::string(said)).dump(-1, ' ', false, Json::error_handler_t::replace),
+        said.empty() ? language.spell(shown.whole.tokens[i]) : Json(std::string(said)).dump(-1, ' ', false, Json::error_handler_t::replace),
         color && trained ? "\033[0m" : "");
   }
   return text;
@@ -130,21 +130,21 @@ std::string fate_of(const corpus::Fitted& fitted, std::size_t tokens) {
   return "";
 }
 
-std::string to_text(const Shown& shown, const corpus::Words& words, const Wish& wish) {
+std::string to_text(const Shown& shown, const text::Language& language, const Wish& wish) {
   if (!shown.problem.empty()) return fmt::format("\n{}: {}\n", shown.place, shown.problem);
   const auto trained = std::count(shown.whole.trained.begin() + (shown.whole.trained.empty() ? 0 : 1), shown.whole.trained.end(), 1);
   return fmt::format("\n{}: {} tokens, {} trained{}\n{}\n", shown.place, shown.whole.tokens.size(), trained,
                      fate_of(shown.fitted, shown.whole.tokens.size()),
-                     wish.tokens ? token_lines(shown, words, wish.color) : marked_text(shown, words, wish.color));
+                     wish.tokens ? token_lines(shown, language, wish.color) : marked_text(shown, language, wish.color));
 }
 
-Json to_json(const Shown& shown, const corpus::Words& words) {
+Json to_json(const Shown& shown, const text::Language& language) {
   if (!shown.problem.empty()) return {{"place", shown.place}, {"problem", shown.problem}};
   Json tokens = Json::array();
   for (std::size_t i = 0; i < shown.whole.tokens.size(); ++i) {
     tokens.push_back({{"token", shown.whole.tokens[i]},
                       {"text", std::string(text_of(shown.whole, i))},
-                      {"spelled", words.spell(shown.whole.tokens[i])},
+                      {"spelled", language.spell(shown.whole.tokens[i])},
                       {"trained", i > 0 && shown.whole.trained[i] != 0}});
   }
   Json pieces = Json::array();
@@ -153,8 +153,8 @@ Json to_json(const Shown& shown, const corpus::Words& words) {
 }
 
 std::vector<Shown> first_records(const corpus::Files& files, const config::DataConfig& data,
-                                 const std::shared_ptr<const corpus::Words>& words, std::int64_t seq_len, std::int64_t count) {
-  const corpus::Encoder encoder(words, data, corpus::choose_format(files, data), seq_len);
+                                 const std::shared_ptr<const text::Language>& language, std::int64_t seq_len, std::int64_t count) {
+  const corpus::Encoder encoder(language, data, corpus::choose_format(files, data), seq_len);
   corpus::Scanner scanner(files);
   std::vector<Shown> all;
   while (static_cast<std::int64_t>(all.size()) < count) {
@@ -203,21 +203,21 @@ int run_data_inspect(std::span<const std::string> args) {
                             config.data.path, config::name_of(corpus::kind_of(config.data)));
   }
   const std::int64_t seq_len = config.data.seq_len > 0 ? config.data.seq_len : config.model.max_seq_len;
-  const auto words = corpus::open_words(config.data, config.model);
+  const auto language = corpus::language_of_records(config.data, config.model);
   show::TokenizingBar bar;
-  const auto prepared = job::prepare_part(config.data, seq_len, words, bar.listener()).prepared;
+  const auto prepared = job::prepare_part(config.data, seq_len, language, bar.listener()).prepared;
   bar.clear();
   const corpus::Files files(config.data.path);
   const Inspection inspection = inspect(files, *prepared.cache, seq_len);
-  const std::vector<Shown> shown = first_records(files, config.data, words, seq_len, wish.samples);
+  const std::vector<Shown> shown = first_records(files, config.data, language, seq_len, wish.samples);
   if (wish.json) {
     Json json = to_json(inspection);
-    for (const Shown& one : shown) json["shown"].push_back(to_json(one, *words));
+    for (const Shown& one : shown) json["shown"].push_back(to_json(one, *language));
     std::puts(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     return 0;
   }
   std::fputs(to_text(inspection).c_str(), stdout);
-  for (const Shown& one : shown) std::fputs(to_text(one, *words, wish).c_str(), stdout);
+  for (const Shown& one : shown) std::fputs(to_text(one, *language, wish).c_str(), stdout);
   return 0;
 }
 

@@ -18,15 +18,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Pipe {
-  int read = -1, write = -1;
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw base::machine_error("chat", "cannot make a pipe: {}.", std::strerror(errno));
-    read = ends[0];
-    write = ends[1];
-  }
-};
+base::Pipe new_pipe() {
+  if (auto made = base::make_pipe(O_CLOEXEC)) return std::move(*made);
+  throw base::machine_error("chat", "cannot make a pipe: {}.", std::strerror(errno));
+}
 
 }  // namespace
 
@@ -57,20 +52,23 @@ ChatWorker::ChatWorker(std::vector<std::string> arguments, launch::Environment e
   const launch::OwnWorker worker = launch::own_worker(environment);
   environment = launch::without_ranks(std::move(environment), worker);
   arguments.insert(arguments.begin(), "chat");
-  const Pipe questions, answers;
-  to_ = questions.write;
-  from_ = answers.read;
-  lines_.emplace(from_);
-  child_.emplace(launch::Child::start(
-      {.program = worker.program, .arguments = arguments, .environment = environment, .input = questions.read, .output = answers.write}));
-  ::close(questions.read);
-  ::close(answers.write);
+  base::Pipe questions = new_pipe(), answers = new_pipe();
+  to_ = std::move(questions.write);
+  from_ = std::move(answers.read);
+  lines_.emplace(from_.number());
+  child_.emplace(launch::Child::start({.program = worker.program,
+                                       .arguments = arguments,
+                                       .environment = environment,
+                                       .input = questions.read.number(),
+                                       .output = answers.write.number()}));
+  questions.read.close();
+  answers.write.close();
   receive();  // "ready"
 }
 
 ChatWorker::~ChatWorker() {
-  ::close(to_);
-  ::close(from_);
+  to_.close();
+  from_.close();
   if (child_) child_->wait(2);
 }
 
@@ -94,7 +92,7 @@ Json ChatWorker::receive() {
 ChatWorker::Answer ChatWorker::ask(const Json& messages, const std::function<void(const std::string&)>& on_text) {
   const std::string question = Json{{"messages", messages}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   for (std::size_t sent = 0; sent < question.size();) {
-    const auto count = ::write(to_, question.data() + sent, question.size() - sent);
+    const auto count = ::write(to_.number(), question.data() + sent, question.size() - sent);
     if (count < 0 && errno != EINTR) break;  // receive() says how it ended
     if (count > 0) sent += static_cast<std::size_t>(count);
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file/descriptor.h"
 #include "base/signal_flag.h"
 #include "front/launch/environment.h"
 #include "front/launch/process.h"
@@ -49,7 +50,7 @@ class ChatWorker {
   base::SignalFlag& interrupt_;
   base::IgnoredSignal pipe_{SIGPIPE};  // a worker that died is noticed by its silence
   std::optional<launch::Child> child_;
-  int to_ = -1, from_ = -1;
+  base::Descriptor to_, from_;
   std::optional<LineReader> lines_;
 };
 

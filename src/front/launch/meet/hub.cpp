@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file/descriptor.h"
 #include "base/hash/sha256.h"
 #include "front/launch/ports.h"
 
@@ -44,11 +45,10 @@ void write_private(const fs::path& path, const std::string& text) {
   std::error_code ignored;
   fs::create_directories(path.parent_path(), ignored);
   fs::remove(path, ignored);
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (file < 0) throw base::machine_error("launch", "cannot write {}: {}.", path.string(), std::strerror(errno));
-  const bool whole = ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  ::close(file);
-  if (!whole) throw base::machine_error("launch", "cannot write {}: {}.", path.string(), std::strerror(errno));
+  const base::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.open()) throw base::machine_error("launch", "cannot write {}: {}.", path.string(), std::strerror(errno));
+  if (::write(file.number(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    throw base::machine_error("launch", "cannot write {}: {}.", path.string(), std::strerror(errno));
 }
 
 }  // namespace

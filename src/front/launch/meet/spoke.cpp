@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file/descriptor.h"
 #include "base/text.h"
 #include "front/launch/meet/hub.h"
 #include "front/launch/meet/pack.h"
@@ -40,13 +41,12 @@ bool sees(const fs::path& file) {
 
 // Of a file that only this user can have written.
 std::string read_secret(const fs::path& path) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (file < 0) return {};
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file.open()) return {};
   struct stat status {};
   char text[256];
-  const bool ours = ::fstat(file, &status) == 0 && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0;
-  const ssize_t size = ours ? ::read(file, text, sizeof text) : 0;
-  ::close(file);
+  const bool ours = ::fstat(file.number(), &status) == 0 && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0;
+  const ssize_t size = ours ? ::read(file.number(), text, sizeof text) : 0;
   return size > 0 ? base::trim({text, static_cast<std::size_t>(size)}) : "";
 }
 

@@ -48,19 +48,15 @@ OutOfMemoryWatch::OutOfMemoryWatch() {
     const std::int64_t before = oom_kills(file);
     if (before >= 0) counters_.push_back({file, before});
   }
-  kernel_log_ = ::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (kernel_log_ >= 0) ::lseek(kernel_log_, 0, SEEK_END);
-}
-
-OutOfMemoryWatch::~OutOfMemoryWatch() {
-  if (kernel_log_ >= 0) ::close(kernel_log_);
+  kernel_log_ = base::Descriptor(::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (kernel_log_.open()) ::lseek(kernel_log_.number(), 0, SEEK_END);
 }
 
 std::string OutOfMemoryWatch::evidence_against(pid_t pid) {
-  if (kernel_log_ >= 0) {
+  if (kernel_log_.open()) {
     char record[8192];  // one record a read
     for (int i = 0; i < 100'000; ++i) {
-      const ssize_t got = ::read(kernel_log_, record, sizeof record);
+      const ssize_t got = ::read(kernel_log_.number(), record, sizeof record);
       if (got < 0 && errno == EPIPE) continue;  // overwritten before it was read
       if (got <= 0) break;
       kernel_lines_.append(record, static_cast<std::size_t>(got));

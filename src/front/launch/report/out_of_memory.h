@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "base/file/descriptor.h"
+
 namespace lockstep::launch {
 
 // Remembers the counters and the kernel log's end when it is made; tells afterwards what was added.
 class OutOfMemoryWatch {
  public:
   OutOfMemoryWatch();
-  ~OutOfMemoryWatch();
   OutOfMemoryWatch(const OutOfMemoryWatch&) = delete;
   OutOfMemoryWatch& operator=(const OutOfMemoryWatch&) = delete;
   // Where the evidence is: "the control group's memory.events", "the kernel log"; empty if there is none.
@@ -26,7 +27,7 @@ class OutOfMemoryWatch {
     std::int64_t before;
   };
   std::vector<Counter> counters_;
-  int kernel_log_ = -1;
+  base::Descriptor kernel_log_;
   std::string kernel_lines_;
 };
 

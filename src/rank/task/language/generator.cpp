@@ -27,7 +27,7 @@ std::string_view name_of(Finish finish) {
 struct Generator::Row {
   std::size_t prompt;  // its number in the call
   const Prompt* from;
-  TextStream text;
+  text::TextStream text;
   Completion completion = {};
   bool over = false;
   std::int64_t position() const { return std::int64_t(from->tokens.size() + completion.tokens.size()); }
@@ -60,7 +60,7 @@ struct Generator::Rows {
   }
 };
 
-Generator::Generator(model::Decoder& model, const Language& language, at::Device device, GenerateOptions options)
+Generator::Generator(model::Decoder& model, const text::Language& language, at::Device device, GenerateOptions options)
     : model_(model), language_(language), device_(device), options_(std::move(options)), ends_(language.end_tokens()) {
   std::erase_if(options_.stops, [&](const std::string& stop) {
     const auto token = language.hidden_token(stop);
@@ -84,7 +84,7 @@ std::vector<Completion> Generator::run(std::span<const Prompt> prompts, const On
   std::vector<std::int64_t> counts;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     check_fits(prompts[i]);
-    rows.all.push_back({.prompt = i, .from = &prompts[i], .text = TextStream(language_, prompts[i].tokens, options_.stops)});
+    rows.all.push_back({.prompt = i, .from = &prompts[i], .text = text::TextStream(language_, prompts[i].tokens, options_.stops)});
     rows.batch.push_back(i);
     counts.push_back(std::int64_t(prompts[i].tokens.size()));
   }
@@ -109,7 +109,7 @@ Completion Generator::go_on(const Prompt& prompt, const OnText& on_text) {
   remembered_->cut(0, known);
   remembered_tokens_.clear();  // should anything below fail
   Rows rows;
-  rows.all.push_back({.prompt = 0, .from = &prompt, .text = TextStream(language_, tokens, options_.stops)});
+  rows.all.push_back({.prompt = 0, .from = &prompt, .text = text::TextStream(language_, tokens, options_.stops)});
   rows.all.front().completion.reused = known;
   rows.batch = {0};
   const std::vector<std::int64_t> fresh(alike, tokens.end());

@@ -12,7 +12,7 @@
 
 #include "rank/model/decode_cache.h"
 #include "rank/model/model.h"
-#include "rank/task/language/language.h"
+#include "text/text_stream.h"
 #include "rank/task/language/sampling.h"
 
 namespace lockstep::task {
@@ -45,7 +45,7 @@ using OnText = std::function<bool(std::size_t prompt, const std::string& piece)>
 // One thread; the model is used between calls by others at will.
 class Generator {
  public:
-  Generator(model::Decoder& model, const Language& language, at::Device device, GenerateOptions options);
+  Generator(model::Decoder& model, const text::Language& language, at::Device device, GenerateOptions options);
 
   // A completion a prompt. UserError(ExitCode::data) where a prompt leaves no room for an answer.
   std::vector<Completion> run(std::span<const Prompt> prompts, const OnText& on_text = {});
@@ -63,7 +63,7 @@ class Generator {
   bool is_end(std::int32_t token) const;
 
   model::Decoder& model_;
-  const Language& language_;
+  const text::Language& language_;
   at::Device device_;
   GenerateOptions options_;
   std::vector<std::int32_t> ends_;

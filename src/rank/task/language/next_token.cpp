@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "corpus/formats/language.h"
 #include "rank/data/outline.h"
 #include "rank/data/text_source.h"
 #include "rank/model/model.h"
@@ -47,6 +48,7 @@ class NextToken final : public Task {
     return data::batch_of(fields, trains ? samples * time : 0);
   }
 
+  std::string counted() const override { return "tokens"; }
   layout::Flops flops() const override {
     const data::Corpus& corpus = *dataset_.training;
     const bool whole_samples = corpus.fixed_length() && !corpus.packed();
@@ -72,15 +74,16 @@ class NextToken final : public Task {
   journal::EvalLine evaluated(const model::Totals& totals, std::span<const double> numbers) const override {
     const double tokens = totals.read(numbers, kTrained);
     const double loss = tokens > 0 ? totals.read(numbers, kLoss) / tokens : 0;
-    return {.eval_loss = loss,
-            .eval_perplexity = std::exp(loss),
-            .eval_accuracy = tokens > 0 ? totals.read(numbers, kCorrect) / tokens : 0,
-            .eval_tokens = static_cast<std::int64_t>(tokens)};
+    return {.loss = loss,
+            .measures = {{"perplexity", std::exp(loss)},
+                         {"accuracy", tokens > 0 ? totals.read(numbers, kCorrect) / tokens : 0}},  // share of likeliest tokens
+            .counted = counted(),
+            .trained = static_cast<std::int64_t>(tokens)};
   }
 
   std::unique_ptr<Sampler> make_sampler(bool writes, at::Device device) const override {
-    if (!dataset_.vocabulary || config_.monitor.sample_tokens == 0) return nullptr;
-    return make_text_sampler(config_, dataset_.vocabulary, writes, device);
+    if (!dataset_.language || config_.monitor.sample_tokens == 0) return nullptr;
+    return make_text_sampler(config_, dataset_.language, writes, device);
   }
 
  private:
@@ -102,7 +105,7 @@ data::Dataset open_data(const config::RunConfig& config, const FromFirst& from_f
   });
   if (whole.training) return whole;
   data::Dataset known = data::dataset_of_outline(outline);
-  known.vocabulary = data::open_vocabulary(config.data, config.model);
+  known.language = corpus::language_of(config.data, config.model);
   return known;
 }
 

@@ -12,28 +12,28 @@ namespace {
 
 class TextSampler final : public Sampler {
  public:
-  TextSampler(const config::RunConfig& config, std::shared_ptr<const data::Vocabulary> vocabulary, bool writes, at::Device device)
+  TextSampler(const config::RunConfig& config, std::shared_ptr<const text::Language> language, bool writes, at::Device device)
       : config_(config),
         device_(device),
-        vocabulary_(std::move(vocabulary)),
+        language_(std::move(language)),
         prompts_(config.monitor.sample_prompts.empty() ? std::vector{config.monitor.sample_prompt} : config.monitor.sample_prompts) {
-    if (writes) reading_ = std::async(std::launch::async, [this] { return language_of_run(config_, vocabulary_.get()); });
+    if (writes) reading_ = std::async(std::launch::async, [this] { language_->read(); });
   }
 
   const std::vector<std::string>& prompts() const override { return prompts_; }
 
   void look() override {
-    if (reading_.valid() && reading_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) language_ = reading_.get();
+    if (reading_.valid() && reading_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) reading_.get();
   }
 
   std::vector<std::string> write(model::Stage& model, std::span<const std::size_t> chosen) override {
-    if (reading_.valid()) language_ = reading_.get();
+    if (reading_.valid()) reading_.get();
     const auto context = config_.model.max_seq_len;
     std::vector<Prompt> given;
     for (const std::size_t i : chosen) {
-      Prompt prompt{
-          language_->can_chat() ? language_->encode_chat({{{"role", "user"}, {"content", prompts_[i]}}}) : language_->encode(prompts_[i]),
-          i};
+      Prompt prompt{language_->has_template() ? language_->encode_chat({{{"role", "user"}, {"content", prompts_[i]}}})
+                                              : language_->encode_prompt(prompts_[i]),
+                    i};
       // What does not fit is left out at its start: a sample must not end a run.
       if (std::int64_t(prompt.tokens.size()) >= context)
         prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.end() - (context + 1) / 2);
@@ -46,24 +46,23 @@ class TextSampler final : public Sampler {
     const auto completions = generator.run(given);
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < chosen.size(); ++i)
-      texts.push_back(language_->can_chat() ? completions[i].text : prompts_[chosen[i]] + completions[i].text);
+      texts.push_back(language_->has_template() ? completions[i].text : prompts_[chosen[i]] + completions[i].text);
     return texts;
   }
 
  private:
   config::RunConfig config_;
   at::Device device_;
-  std::shared_ptr<const data::Vocabulary> vocabulary_;
+  std::shared_ptr<const text::Language> language_;
   std::vector<std::string> prompts_;
-  std::shared_ptr<const Language> language_;  // where this rank writes and it has been read
-  std::future<std::shared_ptr<const Language>> reading_;
+  std::future<void> reading_;  // where this rank writes
 };
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_text_sampler(const config::RunConfig& config, std::shared_ptr<const data::Vocabulary> vocabulary, bool writes,
+std::unique_ptr<Sampler> make_text_sampler(const config::RunConfig& config, std::shared_ptr<const text::Language> language, bool writes,
                                            at::Device device) {
-  return std::make_unique<TextSampler>(config, std::move(vocabulary), writes, device);
+  return std::make_unique<TextSampler>(config, std::move(language), writes, device);
 }
 
 }  // namespace lockstep::task

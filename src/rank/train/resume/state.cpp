@@ -1,14 +1,13 @@
 // The state of a run as a checkpoint keeps it.
 #include "rank/train/resume/state.h"
 
-#include "layout/family.h"
-
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "layout/shape.h"
 #include "rank/train/resume/from_first.h"
 #include "rank/train/resume/identity.h"
 #include "rank/train/resume/resume.h"
@@ -20,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // null where nothing is stretched, as checkpoints say that know no scaling.
-Json rope_scaling_json(const config::RopeScalingConfig& scaling) {
+Json json_of(const config::RopeScalingConfig& scaling) {
   if (scaling.type == config::RopeScaling::none) return nullptr;
   return {{"type", config::name_of(scaling.type)},
           {"factor", scaling.factor},
@@ -29,29 +28,23 @@ Json rope_scaling_json(const config::RopeScalingConfig& scaling) {
           {"original_max_seq_len", scaling.original_max_seq_len}};
 }
 
-Json model_json(const config::ModelConfig& m) {
-  return {{"hidden_size", m.hidden_size},
-          {"num_layers", m.num_layers},
-          {"num_heads", m.num_heads},
-          {"kv_heads", m.kv_heads},
-          {"head_dim", m.head_dim},
-          {"intermediate_size", m.intermediate_size},
-          {"vocab_size", m.vocab_size},
-          {"rope_theta", m.rope_theta},
-          {"tie_embeddings", m.tie_embeddings},
-          {"qkv_bias", m.qkv_bias},
-          {"qk_norm", m.qk_norm},
-          {"norm_eps", m.norm_eps},
-          {"rope_scaling", rope_scaling_json(m.rope_scaling)},
-          {"sliding_window", m.sliding_window},
-          {"norms", layout::norms_of(m) == layout::Norms::behind ? "behind" : "before"}};
+Json json_of(std::int64_t value) { return value; }
+Json json_of(double value) { return value; }
+Json json_of(bool value) { return value; }
+Json json_of(std::string_view value) { return value; }
+
+Json model_json(const config::ModelConfig& model) {
+  Json json;
+  for (const auto& [name, value] : layout::shape_of(model))
+    json[std::string(name)] = std::visit([](const auto& one) { return json_of(one); }, value);
+  return json;
 }
 
 Json state_json(const Run& run) {
   const optim::StepReport report = run.optimizer->report();
   return {{"format", 1},
           {"step", run.progress.step},
-          {"tokens", run.progress.tokens},
+          {"tokens", run.progress.trained},
           {"skipped_steps", run.progress.skipped},
           {"best", run.progress.best ? Json{{"step", run.progress.best->step}, {"eval_loss", run.progress.best->loss}} : Json(nullptr)},
           {"data",
@@ -237,7 +230,7 @@ Restored restore(Run& run, const std::filesystem::path& folder) try {
   for (const model::NamedSlice& slice : run.optimizer->named_state()) read_slice(reader, "optimizer", slice);
   const Json& optimizer = state.at("optimizer");
   run.progress.step = state.at("step");
-  run.progress.tokens = state.at("tokens");
+  run.progress.trained = state.at("tokens");
   run.progress.skipped = state.at("skipped_steps");
   // Another validation split would make its losses incomparable; one that is no longer there can be bettered by any.
   if (const Json best = state.value("best", Json(nullptr));

@@ -1,43 +1,71 @@
-// When micro-steps become CUDA graphs. Counting alone, so that every rank comes to the same answer.
+// When micro-steps become CUDA graphs, and which graphs are kept. Counting alone, so that ranks that see the same shapes come to the same
+// answer.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace lockstep::train {
 
-// What a micro-step does with its gradients: adds them up, or, at the end of a step, has them reduced over ranks as they get complete.
-enum class MicroKind { adds, reduces };
+// What one graph holds of the schedule: forward and backward of a micro-batch, joined. Its gradients are added up, or, at the end of a
+// step, reduced over ranks as they get complete.
+enum class GraphAction { adds, reduces };
+
+// Whose graphs share the buffers that batches are copied into.
+struct GraphPlace {
+  std::size_t flight = 0;
+  std::vector<std::int64_t> shape = {};  // of the batch; empty where such a batch cannot be recorded
+
+  bool operator==(const GraphPlace&) const = default;
+};
+
+struct GraphKey {
+  GraphAction action = GraphAction::adds;
+  GraphPlace place = {};
+};
 
 class GraphPolicy {
  public:
-  // wanted: graphs, whether or not they turn out to be possible. warm_up: micro-steps of one shape before it is recorded, in which
-  // whatever is done lazily gets done.
-  GraphPolicy(bool wanted, std::int64_t warm_up) : wanted_(wanted), warm_up_(warm_up) {}
+  struct Options {
+    bool wanted = false;         // graphs, whether or not they turn out to be possible
+    std::int64_t warm_up = 3;    // micro-steps of one shape before it is recorded, in which whatever is done lazily gets done
+    std::size_t most_kept = 16;  // places whose graphs live beside each other
+    std::int64_t patience = 16;  // uses of a place in which another one's graphs were not, before it takes their room
+  };
+  explicit GraphPolicy(const Options& options) : options_(options) {}
 
   struct Answer {
-    bool may_replay = false;       // the micro-step has the shape that is recorded
-    bool record_adding = false;    // first
-    bool record_reducing = false;  // then, and all ranks agree whether it worked
+    bool may_replay = false;                // the place is one that is recorded
+    bool record_adding = false;             // first
+    bool record_reducing = false;           // then, and all ranks agree whether it worked
+    std::optional<GraphPlace> forget = {};  // before that: its graphs make room
   };
-  // Before every micro-step. shape: of its batch; empty where such a batch cannot be recorded. recordable: its reduction can be.
-  // One shape is recorded: another one now and then is not worth its memory. The graph that reduces comes last, because whatever may fail
-  // on one rank must come before all agree: later it would take this rank's reduction along and leave the others to launch theirs alone.
-  Answer before(MicroKind kind, const std::vector<std::int64_t>& shape, bool recordable);
+  // Before every micro-step. recordable: its reduction can be recorded, and all ranks ask for the same places in the same order.
+  // The graph that reduces comes last, because whatever may fail on one rank must come before all agree: later it would take this rank's
+  // reduction along and leave the others to launch theirs alone.
+  Answer before(const GraphKey& key, bool recordable);
 
-  bool wanted() const { return wanted_; }
-  // Recordings are gone, on this rank or another: the next micro-step of their shape makes them anew.
-  void start_over() { agreed_ = false; }
+  bool wanted() const { return options_.wanted; }
+  // Recordings are gone, on this rank or another: the next micro-step of each place makes them anew.
+  void start_over();
 
  private:
-  bool is_warm(const std::vector<std::int64_t>& shape);
+  struct Seen {
+    GraphPlace place;
+    std::vector<std::int64_t> uses = {};  // the latest ones while it is not kept, as many as patience at most
+    std::int64_t last = 0;                // use
+    bool kept = false;                    // its graphs are
+    bool agreed = false;                  // ranks have agreed about the graph that reduces: nothing more of it is recorded
+  };
+  Seen& look_up(const GraphPlace& place);
+  bool is_warm(Seen& seen, Answer& answer);
+  bool make_room_for(const Seen& seen, Answer& answer);
 
-  const bool wanted_;
-  const std::int64_t warm_up_;
-  std::vector<std::int64_t> shape_;  // of the batches that came last, or that are recorded
-  std::int64_t of_this_shape_ = 0;   // micro-steps so far
-  bool accumulates_ = false;         // some micro-steps only add
-  bool agreed_ = false;              // ranks have agreed about the graph that reduces: nothing more is recorded
+  const Options options_;
+  std::vector<Seen> seen_;
+  std::int64_t now_ = 0;      // micro-steps so far
+  bool accumulates_ = false;  // some micro-steps only add
 };
 
 }  // namespace lockstep::train

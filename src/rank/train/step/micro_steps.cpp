@@ -25,10 +25,11 @@ constexpr std::string_view kAgreement = "whether micro-steps are recorded";
 
 }  // namespace
 
-std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConfig& config, at::Device device, bool fixed_shapes) {
-  if (!config.trainer.cuda_graphs || !fixed_shapes) return nullptr;
+std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConfig& config, at::Device device) {
+  if (!config.trainer.cuda_graphs) return nullptr;
   // Activations that come back from the host are awaited across micro-steps; a trace shows blocks by name only kernel by kernel.
   if (config.trainer.offload_checkpoints || config.monitor.profile_steps > 0) return nullptr;
+  if (config.parallel.shard != config::ShardKind::none) return nullptr;  // its gathers and reductions are not recorded
   return kernels::make_graph_recorder(device);
 }
 
@@ -48,21 +49,22 @@ MicroSteps::MicroSteps(const task::Task& task, model::Stage& model, parallel::Ex
       ranks_(ranks),
       progress_(std::move(options.progress)),
       sums_(options.sums),
-      policy_(options.recorder != nullptr, options.warm_up),
-      graphs_(std::move(options.recorder), model) {
+      same_shapes_(options.same_shapes),
+      policy_({.wanted = options.recorder != nullptr, .warm_up = options.warm_up, .most_kept = options.most_shapes}),
+      graphs_(std::move(options.recorder), model, options.largest_batch) {
   if (options.mark_blocks) model_.mark_blocks(progress_);
 }
 
 MicroSteps::~MicroSteps() { model_.mark_blocks(nullptr); }
 
 // The micro-step itself, kernel by kernel or being recorded. Nothing else arms the reduction.
-void MicroSteps::begin(MicroKind kind, const data::Batch& batch, const model::Micro& micro) {
-  if (kind == MicroKind::reduces) gradients_.arm(ranks_);
-  task_.forward(model_, /*flight=*/0, batch, micro);
+void MicroSteps::begin(GraphAction action, const data::Batch& batch, const model::Micro& micro) {
+  if (action == GraphAction::reduces) gradients_.arm(ranks_);
+  task_.forward(model_, key_.place.flight, batch, micro);
 }
 
 at::Tensor MicroSteps::end(const at::Tensor& scale) {
-  const at::Tensor loss = model_.backward(scale);
+  const at::Tensor loss = model_.backward(scale, key_.place.flight);
   if (progress_) progress_->mark();
   return loss;
 }
@@ -70,29 +72,30 @@ at::Tensor MicroSteps::end(const at::Tensor& scale) {
 void MicroSteps::forward(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {
   if (sums_) sums_->make_way();
   // With sums behind gradients no bucket is whole before they are: the reduction comes after backward, not behind it.
-  kind_ = micro.last && !sums_ ? MicroKind::reduces : MicroKind::adds;
+  key_ = {micro.last && !sums_ ? GraphAction::reduces : GraphAction::adds, {.shape = shape_of(batch)}};
   scale_ = scale;
   last_ = micro.last;
-  const GraphPolicy::Answer answer = policy_.before(kind_, shape_of(batch), ranks_.recordable());
-  if (answer.record_adding) record(MicroKind::adds, batch, scale, {.index = micro.index, .first = micro.first, .last = false});
+  const GraphPolicy::Answer answer = policy_.before(key_, same_shapes_ && ranks_.recordable());
+  if (answer.forget) graphs_.drop(*answer.forget);
+  if (answer.record_adding) record(GraphAction::adds, batch, scale, {.index = micro.index, .first = micro.first, .last = false});
   if (answer.record_reducing) record_reduction(batch, scale, micro);
-  replayed_ = answer.may_replay && graphs_.has(kind_);
+  replayed_ = answer.may_replay && graphs_.has(key_);
   if (replayed_)
-    graphs_.fill(batch, scale);
+    graphs_.fill(key_.place, batch, scale);
   else
-    begin(kind_, batch, micro);
+    begin(key_.action, batch, micro);
 }
 
 at::Tensor MicroSteps::backward() {
   at::Tensor loss;
   if (!replayed_)
     loss = end(scale_);
-  else if (kind_ == MicroKind::reduces)
-    gradients_.replay(ranks_, [&] { loss = graphs_.launch(kind_); });
+  else if (key_.action == GraphAction::reduces)
+    gradients_.replay(ranks_, [&] { loss = graphs_.launch(key_); });
   else
-    loss = graphs_.launch(kind_);
+    loss = graphs_.launch(key_);
   if (!sums_) return loss;
-  sums_->added(model_.often_added(), replayed_ ? graphs_.additions(kind_) : model_.additions());
+  sums_->added(model_.often_added(), replayed_ ? graphs_.additions(key_) : model_.additions());
   if (last_) {
     sums_->settle();
     gradients_.start_all(ranks_);
@@ -100,11 +103,11 @@ at::Tensor MicroSteps::backward() {
   return loss;
 }
 
-void MicroSteps::record(MicroKind kind, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {
-  graphs_.record(kind, batch, scale, [this, kind, micro](const data::Batch& inputs, const at::Tensor& of_loss) {
-    begin(kind, inputs, micro);
+void MicroSteps::record(GraphAction action, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {
+  graphs_.record({action, key_.place}, batch, scale, [this, action, micro](const data::Batch& inputs, const at::Tensor& of_loss) {
+    begin(action, inputs, micro);
     const at::Tensor loss = end(of_loss);
-    if (kind == MicroKind::reduces) gradients_.finish(ranks_);
+    if (action == GraphAction::reduces) gradients_.finish(ranks_);
     return loss;
   });
 }
@@ -112,9 +115,9 @@ void MicroSteps::record(MicroKind kind, const data::Batch& batch, const at::Tens
 void MicroSteps::record_reduction(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {
   {
     const comm::Group::Recording nothing_runs_yet(ranks_);
-    record(MicroKind::reduces, batch, scale, micro);
+    record(GraphAction::reduces, batch, scale, micro);
   }
-  const bool mine = graphs_.has(MicroKind::reduces);
+  const bool mine = graphs_.has(key_);
   if (!ranks_.all_agree(mine, kAgreement) && mine) graphs_.give_up("another rank could not record it");
 }
 

@@ -21,8 +21,8 @@
 namespace lockstep::train {
 
 // What records the micro-steps of a run; null where they cannot be recorded, or trainer.cuda_graphs says not to. The same answer on
-// every rank. fixed_shapes: every batch has the shape of every other, on all ranks.
-std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConfig& config, at::Device device, bool fixed_shapes);
+// every rank.
+std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConfig& config, at::Device device);
 
 // Whether a mark after every block costs nothing that could be measured: a mark takes some 2 microseconds, so a block must be large
 // on a GPU. Where blocks are small a whole micro-step is short enough to be marked once.
@@ -39,6 +39,9 @@ class MicroSteps {
   struct Options {
     std::unique_ptr<kernels::GraphRecorder> recorder = {};  // null: kernel by kernel, always
     std::int64_t warm_up = 3;                               // micro-steps of one shape before it is recorded
+    std::size_t most_shapes = 16;                           // whose graphs live beside each other
+    bool same_shapes = true;                                // all ranks see batches of the same shapes in the same order
+    std::int64_t largest_batch = 0;                         // where shapes differ: rows of tokens, or the like, of the largest one
     std::shared_ptr<kernels::Progress> progress = {};       // marked at the end of every micro-step, recorded or not
     bool mark_blocks = false;                               // and after every block, in both directions
     parallel::GradientSums* sums = nullptr;                 // where 16-bit gradients are added to too often; must outlive it
@@ -61,9 +64,9 @@ class MicroSteps {
   bool replayed() const { return replayed_; }
 
  private:
-  void begin(MicroKind kind, const data::Batch& batch, const model::Micro& micro);
+  void begin(GraphAction action, const data::Batch& batch, const model::Micro& micro);
   at::Tensor end(const at::Tensor& scale);
-  void record(MicroKind kind, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
+  void record(GraphAction action, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
   void record_reduction(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
 
   const task::Task& task_;
@@ -72,10 +75,11 @@ class MicroSteps {
   const comm::Group& ranks_;
   std::shared_ptr<kernels::Progress> progress_;
   parallel::GradientSums* sums_;
+  const bool same_shapes_;
   GraphPolicy policy_;
   RecordedSteps graphs_;
   // Of the micro-step that is between forward and backward:
-  MicroKind kind_ = MicroKind::adds;
+  GraphKey key_;
   at::Tensor scale_;
   bool last_ = false;
   bool replayed_ = false;

@@ -4,6 +4,8 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "rank/train/memory/device_memory.h"
@@ -13,26 +15,62 @@ namespace {
 
 at::Tensor room_for(const at::Tensor& tensor) { return tensor.defined() ? at::empty_like(tensor) : at::Tensor(); }
 
+std::int64_t bytes_of(const model::Stage::Held& held) { return held.activations + held.dense_copy + held.logits; }
+
 }  // namespace
 
-RecordedSteps::RecordedSteps(std::unique_ptr<kernels::GraphRecorder> recorder, model::Stage& model)
-    : recorder_(std::move(recorder)), model_(model) {}
+RecordedSteps::RecordedSteps(std::unique_ptr<kernels::GraphRecorder> recorder, model::Stage& model, std::int64_t largest_batch)
+    : recorder_(std::move(recorder)), model_(model), largest_batch_(largest_batch) {}
 
-void RecordedSteps::record(MicroKind kind, const data::Batch& like, const at::Tensor& scale, const Work& work) {
-  if (!recorder_ || has(kind)) return;
-  if (!hold_memory()) {
-    for (const at::Tensor& field : like.on_device) inputs_.on_device.push_back(room_for(field));
-    inputs_.on_host = like.on_host;
-    scale_ = scale;
-  }
+RecordedSteps::OfPlace* RecordedSteps::find(const GraphPlace& place) const {
+  const auto found = std::find_if(places_.begin(), places_.end(), [&](const auto& one) { return one->place == place; });
+  return found == places_.end() ? nullptr : found->get();
+}
+
+const RecordedSteps::Recording& RecordedSteps::of(const GraphKey& key) const {
+  return find(key.place)->recordings[static_cast<std::size_t>(key.action)];
+}
+
+bool RecordedSteps::has(const GraphKey& key) const { return find(key.place) != nullptr && of(key).graph != nullptr; }
+
+std::int64_t RecordedSteps::additions(const GraphKey& key) const { return of(key).additions; }
+
+RecordedSteps::OfPlace& RecordedSteps::make(const GraphPlace& place, const data::Batch& like) {
+  if (OfPlace* made = find(place)) return *made;
+  OfPlace& made = *places_.emplace_back(std::make_unique<OfPlace>(OfPlace{.place = place, .inputs = {}}));
+  for (const at::Tensor& field : like.on_device) made.inputs.on_device.push_back(room_for(field));
+  made.inputs.on_host = like.on_host;
+  return made;
+}
+
+// taken: by a micro-step of this batch, kernel by kernel.
+bool RecordedSteps::fits(const data::Batch& batch, std::int64_t taken) const {
+  const at::Tensor& field = batch.on_device.front();
+  const double largest = static_cast<double>(taken) * static_cast<double>(largest_batch_) / static_cast<double>(field.numel());
+  return static_cast<double>(free_memory_bytes(field.device())) >= 2.25 * largest;  // what allocators cannot use again included
+}
+
+void RecordedSteps::record(const GraphKey& key, const data::Batch& like, const at::Tensor& scale, const Work& work) {
+  if (!recorder_ || full_ || has(key)) return;
+  scale_ = scale;
+  const std::int64_t taken = largest_batch_ > 0 ? bytes_of(model_.held()) : 0;
   // What was allocated kernel by kernel goes first: memory need not hold both.
   model_.release_buffers();
   empty_cache(scale.device());
+  if (largest_batch_ > 0 && !fits(like, taken)) {
+    full_ = true;
+    base::log_info(
+        "batches of {} shapes run as CUDA graphs, others kernel by kernel: for one more, memory would have to hold the largest "
+        "micro-batch twice, among graphs and beside them",
+        places_.size());
+    return;
+  }
+  OfPlace& place = make(key.place, like);
+  Recording& recording = place.recordings[static_cast<std::size_t>(key.action)];
   try {
-    Recording& recording = of(kind);
-    recording.graph = recorder_->record([this, &recording, work] {
+    recording.graph = recorder_->record([this, &place, &recording, work] {
       model_.release_buffers();  // what that makes anew is to belong to the graph as well
-      recording.loss = work(inputs_, scale_);
+      recording.loss = work(place.inputs, scale_);
       recording.additions = model_.additions();
     });
   } catch (const c10::OutOfMemoryError&) {
@@ -42,16 +80,18 @@ void RecordedSteps::record(MicroKind kind, const data::Batch& like, const at::Te
   }
 }
 
-void RecordedSteps::fill(const data::Batch& batch, const at::Tensor& scale) {
+void RecordedSteps::fill(const GraphPlace& place, const data::Batch& batch, const at::Tensor& scale) {
   base::check(scale.is_same(scale_), "the loss's scale stays where it was recorded");
-  for (std::size_t i = 0; i < inputs_.on_device.size(); ++i) {
-    if (inputs_.on_device[i].defined()) inputs_.on_device[i].copy_(batch.on_device[i], /*non_blocking=*/true);
+  const std::vector<at::Tensor>& inputs = find(place)->inputs.on_device;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].defined()) inputs[i].copy_(batch.on_device[i], /*non_blocking=*/true);
   }
 }
 
-const at::Tensor& RecordedSteps::launch(MicroKind kind) const {
-  of(kind).graph->launch();
-  return of(kind).loss;
+const at::Tensor& RecordedSteps::launch(const GraphKey& key) const {
+  const Recording& recording = of(key);
+  recording.graph->launch();
+  return recording.loss;
 }
 
 void RecordedSteps::give_up(const std::string& why) {
@@ -60,9 +100,13 @@ void RecordedSteps::give_up(const std::string& why) {
   drop();
 }
 
+void RecordedSteps::drop(const GraphPlace& place) {
+  std::erase_if(places_, [&](const auto& one) { return one->place == place; });
+}
+
 void RecordedSteps::drop() {
-  for (Recording& recording : recordings_) recording = {};
-  inputs_ = {};
+  places_.clear();
+  full_ = false;
   model_.release_buffers();
   empty_cache(scale_.device());
 }

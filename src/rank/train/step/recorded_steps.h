@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "rank/data/batch.h"
 #include "rank/kernels/graph.h"
@@ -19,30 +20,33 @@ namespace lockstep::train {
 // A recorded micro-step reads its batch from buffers that each batch is copied into, and works in memory of its own: the model's
 // activations are given back before recording, so that all of them are made within it. Whatever happens to the model's buffers later
 // (an evaluation, a text, a batch of another shape), the graph's stay. Weights, gradients and the loss's scale stay where they are anyway.
+// Graphs share their memory: one at a time runs, and each begins with nothing in it.
 //
 // One thread, the device's current stream. The model must outlive it.
 class RecordedSteps {
  public:
-  // recorder: null where nothing is ever recorded.
-  RecordedSteps(std::unique_ptr<kernels::GraphRecorder> recorder, model::Stage& model);
+  // recorder: null where nothing is ever recorded. largest_batch: 0 where every batch has one shape; else how many numbers a field of the
+  // largest one has. There memory must hold the largest micro-step twice, once for graphs and once for batches that have none.
+  RecordedSteps(std::unique_ptr<kernels::GraphRecorder> recorder, model::Stage& model, std::int64_t largest_batch = 0);
 
   // A whole micro-step on these inputs, loss returned.
   using Work = std::function<at::Tensor(const data::Batch& inputs, const at::Tensor& scale)>;
   // Records it unless it is there. Where that fails nothing was run and nothing is lost, but nothing will be recorded any more.
-  void record(MicroKind kind, const data::Batch& like, const at::Tensor& scale, const Work& work);
-  bool has(MicroKind kind) const { return of(kind).graph != nullptr; }
+  void record(const GraphKey& key, const data::Batch& like, const at::Tensor& scale, const Work& work);
+  bool has(const GraphKey& key) const;
 
   // The batch that the next launch is of; like the one that was recorded.
-  void fill(const data::Batch& batch, const at::Tensor& scale);
+  void fill(const GraphPlace& place, const data::Batch& batch, const at::Tensor& scale);
   // The summed loss: f32 scalar on the device, good until the next launch.
-  const at::Tensor& launch(MicroKind kind) const;
-  std::int64_t additions(MicroKind kind) const { return of(kind).additions; }
+  const at::Tensor& launch(const GraphKey& key) const;
+  std::int64_t additions(const GraphKey& key) const;
 
   // From here on kernel by kernel; the log says why.
   void give_up(const std::string& why);
   // Whether recordings take memory.
-  bool hold_memory() const { return !inputs_.on_device.empty(); }
-  // Recordings and their memory, to be made anew.
+  bool hold_memory() const { return !places_.empty(); }
+  // Recordings and their memory, to be made anew: of one place, or all.
+  void drop(const GraphPlace& place);
   void drop();
 
  private:
@@ -51,14 +55,22 @@ class RecordedSteps {
     at::Tensor loss;
     std::int64_t additions = 0;
   };
-  Recording& of(MicroKind kind) { return recordings_[static_cast<std::size_t>(kind)]; }
-  const Recording& of(MicroKind kind) const { return recordings_[static_cast<std::size_t>(kind)]; }
+  struct OfPlace {
+    GraphPlace place;
+    data::Batch inputs;                        // what its graphs read
+    std::array<Recording, 2> recordings = {};  // by GraphAction
+  };
+  OfPlace* find(const GraphPlace& place) const;
+  const Recording& of(const GraphKey& key) const;
+  OfPlace& make(const GraphPlace& place, const data::Batch& like);
+  bool fits(const data::Batch& batch, std::int64_t taken) const;
 
   std::unique_ptr<kernels::GraphRecorder> recorder_;
   model::Stage& model_;
-  data::Batch inputs_;  // what graphs read; no fields until something is recorded
+  const std::int64_t largest_batch_;
+  bool full_ = false;  // memory takes no more of them
   at::Tensor scale_;
-  std::array<Recording, 2> recordings_;  // by MicroKind
+  std::vector<std::unique_ptr<OfPlace>> places_;  // where each is stays: graphs read there
 };
 
 }  // namespace lockstep::train

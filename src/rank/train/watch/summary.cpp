@@ -26,26 +26,27 @@ Summary::Summary(const Run& run)
     ideal_seconds_ = ideal_seconds(flops_, *peak, run.config.trainer.fp8) / run.mesh->everyone().size();
 }
 
-void Summary::add(std::int64_t, double seconds, double loss, double tokens) {
+void Summary::add(std::int64_t, double seconds, double loss, double trained) {
   if (seconds_.empty()) buffers_ = held_buffers(run_);
   seconds_.push_back(seconds);
   losses_.push_back(loss);
-  tokens_.push_back(tokens);
+  trained_.push_back(trained);
 }
 
 void Summary::add_evaluation(const journal::EvalLine& line) { evaluations_.push_back(line); }
 
-std::optional<double> Summary::mfu(double tokens_per_second) const {
+std::optional<double> Summary::mfu(double trained_per_second) const {
   if (!ideal_seconds_) return std::nullopt;
-  return tokens_per_second * *ideal_seconds_;
+  return trained_per_second * *ideal_seconds_;
 }
 
 void Summary::write() const {
   const std::size_t skip = seconds_.size() > 2 * warm_up_steps ? warm_up_steps : 0;
   const std::span<const double> measured = std::span(seconds_).subspan(skip);
   const double seconds = std::accumulate(measured.begin(), measured.end(), 0.0);
-  const double tokens = std::accumulate(tokens_.begin() + static_cast<std::ptrdiff_t>(skip), tokens_.end(), 0.0);
-  const double rate = seconds > 0 ? tokens / seconds : 0;
+  const double trained = std::accumulate(trained_.begin() + static_cast<std::ptrdiff_t>(skip), trained_.end(), 0.0);
+  const double rate = seconds > 0 ? trained / seconds : 0;
+  const std::string counted = run_.task->counted();
   nlohmann::ordered_json json;
   json["name"] = run_.folder.root.filename().string();
   json["model"] = run_.config.model.name;
@@ -66,15 +67,15 @@ void Summary::write() const {
   json["data"] = run_.task->description();
   json["first_step"] = first_step_ + 1;
   json["last_step"] = run_.progress.step;
-  json["tokens"] = run_.progress.tokens;
+  json[counted] = run_.progress.trained;
   json["skipped_steps"] = run_.progress.skipped;
   json["seconds"] = base::seconds_since(start_ns_);
   json["step_seconds"] = {{"average", measured.empty() ? 0 : seconds / static_cast<double>(measured.size())},
                           {"min", measured.empty() ? 0 : *std::min_element(measured.begin(), measured.end())},
                           {"max", measured.empty() ? 0 : *std::max_element(measured.begin(), measured.end())},
                           {"left_out", skip}};
-  json["tokens_per_second"] = rate;
-  json["tokens_per_second_per_gpu"] = rate / run_.mesh->everyone().size();
+  json[counted + "_per_second"] = rate;
+  json[counted + "_per_second_per_gpu"] = rate / run_.mesh->everyone().size();
   json["mfu"] = mfu(rate) ? nlohmann::ordered_json(*mfu(rate)) : nlohmann::ordered_json(nullptr);
   json["flops_per_token"] = {{"projections", flops_.projections}, {"others", flops_.others}};
   json["memory"] = {{"peak_bytes", peak_memory_bytes(run_.world->device())},  // rank 0's
@@ -84,11 +85,9 @@ void Summary::write() const {
   json["final_loss"] = losses_.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(losses_.back());
   json["evaluations"] = nlohmann::ordered_json::array();
   for (const journal::EvalLine& line : evaluations_) {
-    json["evaluations"].push_back({{"step", line.step},
-                                   {"eval_loss", line.eval_loss},
-                                   {"eval_perplexity", line.eval_perplexity},
-                                   {"eval_accuracy", line.eval_accuracy},
-                                   {"eval_tokens", line.eval_tokens}});
+    auto& evaluation = json["evaluations"].emplace_back(nlohmann::ordered_json{{"step", line.step}, {"eval_loss", line.loss}});
+    for (const journal::Measure& measure : line.measures) evaluation["eval_" + measure.name] = measure.value;
+    evaluation["eval_" + line.counted] = line.trained;
   }
   json["raw_step_seconds"] = seconds_;
   json["raw_losses"] = losses_;

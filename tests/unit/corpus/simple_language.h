@@ -4,16 +4,16 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "corpus/formats/words.h"
+#include "text/language.h"
 
 namespace lockstep::support {
 
 // Every byte is a token. Template: "<role>content;" for each message; what is said and its ";" are the assistant's.
-class SimpleWords final : public corpus::Words {
+class SimpleLanguage final : public text::Language {
  public:
   static constexpr std::int32_t start = 256, stop = 257;
 
-  explicit SimpleWords(bool with_template = true, bool adds_start = false) : with_template_(with_template), adds_start_(adds_start) {}
+  explicit SimpleLanguage(bool with_template = true, bool adds_start = false) : with_template_(with_template), adds_start_(adds_start) {}
 
   text::Encoded encode(std::string_view text, text::SpecialTokens special) const override {
     text::Encoded encoded;
@@ -27,8 +27,11 @@ class SimpleWords final : public corpus::Words {
     }
     return encoded;
   }
+  std::string decode(std::span<const std::int32_t> tokens) const override { return std::string(tokens.begin(), tokens.end()); }
+  std::vector<std::int32_t> encode_prompt(std::string_view text) const override { return encode(text, text::SpecialTokens::add).tokens; }
+  std::int64_t size() const override { return stop + 1; }
   bool has_template() const override { return with_template_; }
-  text::Rendered render(const nlohmann::ordered_json& messages, const text::RenderOptions& options, corpus::Answers) const override {
+  text::Rendered render(const nlohmann::ordered_json& messages, const text::RenderOptions& options, text::Answers) const override {
     text::Rendered rendered;
     if (options.tools) rendered.text += "tools" + options.tools->dump() + ";";
     for (const auto& message : messages) {
