@@ -24,7 +24,7 @@ std::vector<Cut> cut(const std::vector<model::UnitSpec>& specs, const model::Uni
     if (layout::is_packed(specs[i], holding)) {
       const std::int64_t bytes = layout::packed_bytes(specs[i], holding), room = layout::shard_elements({.elements = bytes}, group.size());
       const layout::Slice mine = layout::shard_of(i, bytes, group.rank(), room);
-      cuts.push_back({{group.rank(), group.size(), mine.begin, mine.count, room, /*packed=*/true}, slot_of(i, specs.size())});
+      cuts.push_back({{group.rank(), group.size(), mine.begin, mine.count, room, /*packed=*/true}, layout::slot_of(i, specs.size())});
       continue;
     }
     const layout::FlatLayout flat = layout::flat_layout(specs[i], holding);
