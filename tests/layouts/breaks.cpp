@@ -45,13 +45,17 @@ class BrokenStore final : public parallel::RankStore {
       ready.clear();
       if (unit == victim) spoil_gradients(this->unit(unit));
     }
-    inner_->complete(unit, leaf);
+    this->unit(unit).shard() ? inner_->complete(unit, leaf) : WholeStore::complete(unit, leaf);  // adapters' listener is this store's
   }
 
   std::span<const model::HeldSlice> counts() const override {
     return rule_ == Break::count_a_slice_twice ? updates() : inner_->counts();  // replicas of a shard each count it
   }
   std::vector<std::int64_t> cuts(std::size_t unit) const override { return inner_->cuts(unit); }
+  bool owns(std::size_t unit, std::int64_t begin) const override { return inner_->owns(unit, begin); }
+  at::Tensor whole_gradients(std::size_t unit) const override { return inner_->whole_gradients(unit); }
+  at::Tensor own_share(std::size_t unit, const at::Tensor& whole) const override { return inner_->own_share(unit, whole); }
+  bool opens_together() const override { return inner_->opens_together(); }
   void look_again() override {
     WholeStore::look_again();
     inner_->look_again();

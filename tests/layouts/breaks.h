@@ -16,7 +16,7 @@ enum class Break {
   count_a_slice_twice,     // in the norm
   shift_a_slice,           // a gathered slice lies one element off
   use_a_stale_slot,        // weights of the step before
-  forget_the_last_bytes,   // of a gathered unit
+  forget_the_last_bytes,   // of a frozen unit
 };
 std::string_view name_of(Break rule);
 

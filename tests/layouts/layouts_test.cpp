@@ -107,20 +107,30 @@ TEST(Layouts, EveryLayoutTrainsAsOneRankDoes) {
   EXPECT_GE(deep, 20u);
 }
 
-// A small case of everything that can be broken, for which all is well where nothing is.
-Case breakable(const std::string& shard) {
-  return {{"ranks", shard == "hybrid" ? "4" : "2"}, {"accumulation", "1"}, {"training", "full"}, {"optimizer", "adamw"},
+// Small cases of all that can be broken, for which all is well where nothing is.
+Case breakable(const std::string& shard, const std::string& training) {
+  return {{"ranks", shard == "hybrid" ? "4" : "2"}, {"accumulation", "1"}, {"training", training}, {"optimizer", "adamw"},
           {"model and data", "tied head"},          {"dtype", "f32"},      {"shard", shard}};
+}
+
+Case breakable(Break rule) {
+  return breakable(rule == Break::count_a_slice_twice ? "hybrid" : "full", rule == Break::forget_the_last_bytes ? "DoRA" : "full");
 }
 
 TEST(Layouts, ABrokenRuleShows) {
   const Table table = Table::read();
-  std::vector<Job> jobs{{Table::reference_of(breakable("full"))}, {breakable("full")}, {breakable("hybrid")}};
+  std::vector<Job> jobs;
+  for (const char* training : {"full", "DoRA"}) {
+    jobs.push_back({Table::reference_of(breakable("full", training))});
+    for (const char* shard : {"full", "hybrid"}) jobs.push_back({breakable(shard, training)});
+  }
   for (const Break rule : {Break::skip_a_reduction, Break::scale_by_ranks, Break::drop_the_tied_gradient, Break::pad_with_garbage,
                            Break::count_a_slice_twice, Break::shift_a_slice, Break::use_a_stale_slot, Break::forget_the_last_bytes})
-    jobs.push_back({breakable(rule == Break::count_a_slice_twice ? "hybrid" : "full"), rule});
+    jobs.push_back({breakable(rule), rule});
   const std::vector<Walked> walked = walk(table, jobs);
-  const std::map<Case, const Walked*> by_case{{walked.front().one, &walked.front()}};
+  std::map<Case, const Walked*> by_case;
+  for (const Walked& one : walked)
+    if (one.rule == Break::none) by_case[one.one] = &one;
   for (const Walked& one : walked) {
     EXPECT_EQ(one.result.error, "") << name_of(one.rule);
     const std::vector<std::string> wrong = judge(table, one, by_case);

@@ -121,7 +121,7 @@ RankResult train(const config::RunConfig& config, Break rule, const comm::Place&
   result.traffic = traffic_of(store);
   for (std::size_t i = 0; i < before.size(); ++i) result.traffic[i] -= before[i];
   result.planned = planned_for(config, place.world_size);
-  result.eval_loss = train::evaluate(*run).eval_loss;
+  result.eval_loss = train::evaluate(*run).loss;
   result.weights = held(*run, &model::HeldSlice::exact);
   return result;
 }

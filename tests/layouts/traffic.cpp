@@ -15,7 +15,12 @@ layout::Traffic planned_traffic(const config::RunConfig& config, int ranks) {
   const std::int64_t size = config.model.dtype == config::DType::f32 ? 4 : 2;
   std::vector<layout::UnitBytes> bytes;
   for (const layout::UnitSpec& unit : layout::decoder_units(config.model)) {
-    const layout::FlatLayout flat = layout::flat_layout(unit, layout::model_holding(config));
+    const layout::Holding holding = layout::model_holding(config);
+    if (layout::is_packed(unit, holding)) {
+      bytes.push_back({layout::shard_elements({.elements = layout::packed_bytes(unit, holding)}, sharers) * (sharers - 1), 0});
+      continue;
+    }
+    const layout::FlatLayout flat = layout::flat_layout(unit, holding);
     const std::int64_t room = layout::shard_elements(layout::cuttable(unit, flat, config.trainer.optimizer), sharers);
     bytes.push_back({room * size * (sharers - 1), room * size * (sharers - 1)});
   }
