@@ -5,7 +5,6 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -123,7 +122,7 @@ class World {
   ~World();
   World(const World&) = delete;
 
-  const Group& everyone() const { return groups_.front().group; }
+  const Group& everyone() const { return *everyone_; }
   // Collective over `members` (ranks, ascending, this one among them), the same calls in the same order on all of them. Ranks that have a
   // group together already get that one. `name` is the same on all ranks; the group's own name adds who it is about.
   const Group& group(std::string_view name, const std::vector<int>& members);
@@ -146,7 +145,8 @@ class World {
   };
   void connect_everyone(const Options& options);
   std::shared_ptr<Transport> host_transport(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size) const;
-  void add(std::string name, std::vector<int> ranks, std::shared_ptr<Transport> transport, const c10::intrusive_ptr<c10d::Store>& keys);
+  const Group& add(std::string name, std::vector<int> ranks, std::shared_ptr<Transport> transport,
+                   const c10::intrusive_ptr<c10d::Store>& keys);
 
   Place place_;
   config::Backend backend_;
@@ -155,7 +155,7 @@ class World {
   std::string fallback_;
   std::shared_ptr<journal::PageWriter> page_;
   std::unique_ptr<Connection> connection_;
-  std::deque<Member> groups_;  // everyone first; none moves once it is made
+  const Group* everyone_ = nullptr;
 };
 
 }  // namespace lockstep::comm

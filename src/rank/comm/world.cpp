@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <numeric>
 #include <thread>
@@ -65,6 +66,7 @@ struct World::Connection {
   std::atomic<bool> stopping = false;
   base::Mutex mutex;
   std::function<void()> look LOCKSTEP_GUARDED_BY(mutex);
+  std::deque<Member> groups LOCKSTEP_GUARDED_BY(mutex);  // everyone first; none moves once it is made
   std::thread watcher;
 };
 
@@ -109,7 +111,7 @@ World::World(const Options& options, std::shared_ptr<journal::PageWriter> page)
     while (!connection_->stopping) {
       {
         const base::Lock lock(connection_->mutex);
-        for (const Member& member : groups_) member.group.mark_finished();
+        for (const Member& member : connection_->groups) member.group.mark_finished();
         if (connection_->look) connection_->look();
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -120,7 +122,10 @@ World::World(const Options& options, std::shared_ptr<journal::PageWriter> page)
 void World::connect_everyone(const Options& options) {
   std::vector<int> all(static_cast<std::size_t>(place_.world_size));
   std::iota(all.begin(), all.end(), 0);
-  if (backend_ == config::Backend::single) return add("world", std::move(all), make_single_transport(), {});
+  if (backend_ == config::Backend::single) {
+    everyone_ = &add("world", std::move(all), make_single_transport(), {});
+    return;
+  }
   connection_->store = open_store(place_, timeout_s_);
   std::shared_ptr<Transport> transport;
   if (backend_ == config::Backend::nccl) {
@@ -133,7 +138,7 @@ void World::connect_everyone(const Options& options) {
     }
   }
   if (!transport) transport = host_transport(connection_->store, place_.rank, place_.world_size);
-  add("world", std::move(all), std::move(transport), connection_->store);
+  everyone_ = &add("world", std::move(all), std::move(transport), connection_->store);
 }
 
 std::shared_ptr<Transport> World::host_transport(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size) const {
@@ -143,8 +148,12 @@ std::shared_ptr<Transport> World::host_transport(const c10::intrusive_ptr<c10d::
 }
 
 const Group& World::group(std::string_view name, const std::vector<int>& members) {
-  const auto known = std::find_if(groups_.begin(), groups_.end(), [&](const Member& member) { return member.ranks == members; });
-  if (known != groups_.end()) return known->group;
+  {
+    const base::Lock lock(connection_->mutex);
+    for (const Member& known : connection_->groups) {
+      if (known.ranks == members) return known.group;
+    }
+  }
   return own_group(name, members);
 }
 
@@ -153,24 +162,20 @@ const Group& World::own_group(std::string_view name, const std::vector<int>& mem
   base::check(mine != members.end() && std::is_sorted(members.begin(), members.end()), "a rank asks for groups that it is in");
   const int rank = static_cast<int>(mine - members.begin()), size = static_cast<int>(members.size());
   const std::string full_name = fmt::format("{}@{}", name, members.front());  // each rank is in one group of a name: the first tells which
-  if (size == 1) {
-    add(full_name, members, make_single_transport(), {});
-    return groups_.back().group;
-  }
+  if (size == 1) return add(full_name, members, make_single_transport(), {});
   const auto keys = c10::make_intrusive<c10d::PrefixStore>(full_name, connection_->store);
   auto transport = backend_ == config::Backend::nccl ? make_backend_transport(make_nccl(keys, place_, {rank, size}, timeout_s_, device_))
                                                      : host_transport(keys, rank, size);
-  add(full_name, members, std::move(transport), keys);
-  return groups_.back().group;
+  return add(full_name, members, std::move(transport), keys);
 }
 
-void World::add(std::string name, std::vector<int> ranks, std::shared_ptr<Transport> transport,
-                const c10::intrusive_ptr<c10d::Store>& keys) {
+const Group& World::add(std::string name, std::vector<int> ranks, std::shared_ptr<Transport> transport,
+                        const c10::intrusive_ptr<c10d::Store>& keys) {
   std::shared_ptr<MeetingPoint> meeting;
   if (keys) meeting = make_meeting_point(keys, transport->rank(), transport->size(), silence_s_);
   Group group(std::move(name), device_, transport, page_, std::move(meeting));
   const base::Lock lock(connection_->mutex);
-  groups_.push_back({std::move(ranks), std::move(transport), std::move(group)});
+  return connection_->groups.emplace_back(Member{std::move(ranks), std::move(transport), std::move(group)}).group;
 }
 
 World::~World() {
@@ -179,12 +184,14 @@ World::~World() {
   if (std::uncaught_exceptions() > 0) {
     // This rank is failing: goodbyes would wait for ranks that wait for it. The process ends next and takes the connections along.
     [[maybe_unused]] auto* abandoned = connection_.release();
-    [[maybe_unused]] auto* groups = new std::deque<Member>(std::move(groups_));
     return;
   }
   // Rank 0 serves the store: it leaves last, or the others' goodbyes fail.
   try {
-    for (auto member = groups_.rbegin(); member != groups_.rend(); ++member) member->transport->shut_down();
+    {
+      const base::Lock lock(connection_->mutex);
+      for (auto member = connection_->groups.rbegin(); member != connection_->groups.rend(); ++member) member->transport->shut_down();
+    }
     if (connection_->store) {
       connection_->store->add("left", 1);
       if (place_.rank == 0) {

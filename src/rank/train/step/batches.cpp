@@ -57,46 +57,46 @@ class FromFirst final : public BatchSource {
   }
 
   // Where each batch's count and fields lie in the bytes that are sent.
-  struct Place {
+  struct Extent {
     std::int64_t begin, bytes;
   };
-  static std::vector<Place> places_of(const data::Batch& batch, std::int64_t& end) {
-    std::vector<Place> places;
+  static std::vector<Extent> extents_of(const data::Batch& batch, std::int64_t& end) {
+    std::vector<Extent> extents;
     const auto add = [&](std::size_t bytes) {
-      places.push_back({end, static_cast<std::int64_t>(bytes)});
+      extents.push_back({end, static_cast<std::int64_t>(bytes)});
       end += (static_cast<std::int64_t>(bytes) + 15) / 16 * 16;  // any type may be read from there
     };
     add(sizeof(batch.trained));
     for (const at::Tensor& field : batch.on_device) add(field.defined() ? field.nbytes() : 0);
-    return places;
+    return extents;
   }
 
   data::Batch hand_out(const comm::Group& group, std::span<data::Batch> of_ranks) const {
     std::int64_t end = 0;
-    std::vector<std::vector<Place>> places;
-    for (const data::Batch& batch : of_ranks) places.push_back(places_of(batch, end));
+    std::vector<std::vector<Extent>> extents;
+    for (const data::Batch& batch : of_ranks) extents.push_back(extents_of(batch, end));
     at::Tensor bytes = at::empty({end}, at::TensorOptions().dtype(at::kByte).device(shard_.index == 0 ? at::kCPU : group.device()));
-    for (std::size_t rank = 0; shard_.index == 0 && rank < of_ranks.size(); ++rank) write(of_ranks[rank], places[rank], bytes);
+    for (std::size_t rank = 0; shard_.index == 0 && rank < of_ranks.size(); ++rank) write(of_ranks[rank], extents[rank], bytes);
     bytes = to_device(bytes, group.device());
     group.broadcast(bytes, 0, "batches").wait();
 
     const auto own = static_cast<std::size_t>(shard_.index);
     data::Batch batch = std::move(of_ranks[own]);
-    const auto read = [&](const Place& place, at::ScalarType type) { return bytes.narrow(0, place.begin, place.bytes).view(type); };
-    if (shard_.index != 0) batch.trained = read(places[own][0], at::kLong).item<std::int64_t>();
+    const auto read = [&](const Extent& extent, at::ScalarType type) { return bytes.narrow(0, extent.begin, extent.bytes).view(type); };
+    if (shard_.index != 0) batch.trained = read(extents[own][0], at::kLong).item<std::int64_t>();
     for (std::size_t i = 0; i < batch.on_device.size(); ++i) {
       at::Tensor& field = batch.on_device[i];
-      if (field.defined()) field = read(places[own][i + 1], field.scalar_type()).view(field.sizes());
+      if (field.defined()) field = read(extents[own][i + 1], field.scalar_type()).view(field.sizes());
     }
     return batch;
   }
 
-  static void write(const data::Batch& batch, const std::vector<Place>& places, const at::Tensor& bytes) {
+  static void write(const data::Batch& batch, const std::vector<Extent>& extents, const at::Tensor& bytes) {
     auto* to = bytes.mutable_data_ptr<std::uint8_t>();
-    std::memcpy(to + places[0].begin, &batch.trained, sizeof(batch.trained));
+    std::memcpy(to + extents[0].begin, &batch.trained, sizeof(batch.trained));
     for (std::size_t i = 0; i < batch.on_device.size(); ++i) {
       const at::Tensor& field = batch.on_device[i];
-      if (field.defined()) std::memcpy(to + places[i + 1].begin, field.const_data_ptr(), field.nbytes());
+      if (field.defined()) std::memcpy(to + extents[i + 1].begin, field.const_data_ptr(), field.nbytes());
     }
   }
 
