@@ -28,21 +28,31 @@ CASES = {
 }
 
 
+SHARDS = {
+    "optimizer": ["parallel.shard=optimizer", "trainer.gradient_accumulation=2"],
+    "gradients, bf16": ["parallel.shard=gradients", "model.dtype=bf16", "trainer.gradient_accumulation=2"],
+    "full, bf16, one micro-batch": ["parallel.shard=full", "model.dtype=bf16"],
+    "full, Lion, untied": ["parallel.shard=full", "trainer.optimizer=lion", "model.tie_embeddings=false", "model.num_layers=4"],
+    "full, LoRA": [*LORA, "parallel.shard=full"],
+    "full, NF4": [*LORA, "parallel.shard=full", "model.load_in_4bit=true", "model.dtype=bf16"],
+}
+
+
 def plan(*args):
     done = subprocess.run([str(LOCKSTEP), "plan", *map(str, args)], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_run_holds_what_was_planned(name, tmp_path):
-    settings = SHAPE + CASES[name]
+@pytest.mark.parametrize("name,ranks", [*((name, 1) for name in CASES), *((name, 3) for name in SHARDS)])
+def test_a_run_holds_what_was_planned(name, ranks, tmp_path):
+    settings = SHAPE + (CASES | SHARDS)[name]
     empty = tmp_path / "empty.yaml"
     empty.write_text("model:\n  name: planned\n")
-    done = subprocess.run([str(LOCKSTEP), "train", "-f", str(empty), *settings, *RUN, "--ranks", "1", "--output", str(tmp_path), "--name", "run"],
+    done = subprocess.run([str(LOCKSTEP), "train", "-f", str(empty), *settings, *RUN, "--ranks", str(ranks), "--output", str(tmp_path), "--name", "run"],
                           capture_output=True, text=True, cwd=ROOT, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout + done.stderr
-    memory = json.loads(plan("-f", empty, *settings, "monitor.sample_tokens=0", "--gpus", 1, "--device", "cpu", "--json"))["memory"]
+    memory = json.loads(plan("-f", empty, *settings, "monitor.sample_tokens=0", "--gpus", ranks, "--device", "cpu", "--json"))["memory"]
     held = json.loads((tmp_path / "run" / "summary.json").read_text())["memory"]["buffers"]
     assert held == memory["exact"], name
     assert memory["total"] == sum(memory["exact"].values()) + sum(memory.get("at_most", {}).values())

@@ -3,12 +3,12 @@
 
 #include "layout/decoder.h"
 #include "layout/memory/memory.h"
-#include "rank/train/make_model.h"
+#include "layout/memory/shards.h"
 
 namespace lockstep::layouts {
 
 layout::Traffic planned_traffic(const config::RunConfig& config, int ranks) {
-  const layout::Placement placement = train::placement_of(config);
+  const layout::Placement placement = layout::placement_of(config);
   const bool trained = !config.lora.enabled;
   const auto sharers = static_cast<int>(ranks / config.parallel.replicate);
   if (placement == layout::replicas || sharers == 1 || (!trained && placement.weights == layout::Spread::whole)) return {};

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "layout/adapters/adapters.h"
 #include "layout/fp8.h"
+#include "layout/memory/shards.h"
 
 namespace lockstep::layout {
 namespace {
@@ -169,6 +170,7 @@ std::string_view name_of(Part part) {
     case Part::gradients: return "gradients";
     case Part::gradient_sums: return "gradient sums";
     case Part::states: return "optimizer states";
+    case Part::slots: return "slots";
     case Part::activations: return "activations";
     case Part::dense_copy: return "dense copy";
     case Part::logits: return "logits";
@@ -185,6 +187,15 @@ std::int64_t RankMemory::of(Part part) const {
   for (const PartBytes& one : parts)
     if (one.part == part) return one.bytes;
   return 0;
+}
+
+void RankMemory::add_to(Part part, std::int64_t bytes) {
+  for (PartBytes& one : parts) {
+    if (one.part != part) continue;
+    one.bytes += bytes;
+    return;
+  }
+  parts.push_back({part, bytes});
 }
 
 std::int64_t RankMemory::tensors() const { return total() - of(Part::reserve); }
@@ -205,12 +216,14 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   const std::int64_t rows = micro_batch.rows(), micro_batches = batch.gradient_accumulation;
 
   RankMemory memory;
-  memory.parts = standing_parts(units, config);
-  std::int64_t gradient_elements = 0;
+  const int sharing = sharing_ranks(config, wish.ranks);
+  const ShardedMemory shards = sharing > 1 ? sharded_memory(units, config, sharing) : ShardedMemory{};
+  memory.parts = sharing > 1 ? shards.parts : standing_parts(units, config);
+  std::int64_t gradient_elements = shards.gradient_elements;
   bool head_trained = false;
   for (const HeldUnit& unit : units) {
     if (!unit.holding.trained) continue;
-    gradient_elements += unit.flat.elements;
+    if (sharing == 1) gradient_elements += unit.flat.elements;
     for (const LeafSpec& leaf : unit.spec.leaves)
       head_trained |= leaf.role == (d.tied && !config.lora.enabled ? Role::token_embedding : Role::output_head);
   }
@@ -221,8 +234,11 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
 
   const GradientForm form = memory.step.gradients;
   const auto add = [&](Part part, std::int64_t bytes, bool exact = true) { memory.parts.push_back({part, bytes, exact}); };
-  add(Part::gradients, gradient_elements * bytes_of(form, config.model.dtype));
-  if (needs_sums(form, micro_batches)) add(Part::gradient_sums, std::min(f32 * gradient_elements, memory.step.room_for_sums), false);
+  const std::int64_t sum_type = form == GradientForm::once ? element : f32;
+  add(Part::gradients, (gradient_elements - shards.of_them_in_slots) * bytes_of(form, config.model.dtype) + shards.sum_elements * sum_type);
+  memory.add_to(Part::slots, shards.of_them_in_slots * bytes_of(form, config.model.dtype));
+  if (needs_sums(form, micro_batches) && shards.sum_elements == 0)
+    add(Part::gradient_sums, std::min(f32 * gradient_elements, memory.step.room_for_sums), false);
   memory.offloaded_bytes = wish.on_gpu ? rows * offloaded_row_bytes(config, memory.step.recompute) : 0;
   add(Part::activations, rows * row_bytes(config, memory.step.recompute) + rotary_bytes(d, time) - memory.offloaded_bytes);
   add(Part::dense_copy, config.lora.enabled ? dense_buffer_bytes(config.model, element) : 0);
@@ -235,7 +251,10 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   add(Part::adapter_work, adapter_bytes(config.model, config.lora, rows, element) - rows * element * kept_low, false);
   if (config.trainer.fp8) add(Part::fp8, fp8_bytes(config.model, rows), false);
   if (wish.ranks > 1)
-    add(Part::communication, wire_bytes(config, form, gradient_elements) + (wish.on_gpu ? ranks_reserve_bytes : 0), false);
+    add(Part::communication,
+        (sharing > 1 ? 4 * shards.largest_unit * element : wire_bytes(config, form, gradient_elements)) +
+            (wish.on_gpu ? (sharing > 1 ? 2 : 1) * ranks_reserve_bytes : 0),
+        false);
   if (config.monitor.sample_tokens > 0) {
     const auto prompts = std::max<std::int64_t>(1, std::int64_t(config.monitor.sample_prompts.size()));
     const std::int64_t tokens = std::min(d.max_time, kPromptTokens + config.monitor.sample_tokens);

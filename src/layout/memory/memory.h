@@ -48,6 +48,7 @@ enum class Part {
   gradients,      // of all trained units, in one buffer
   gradient_sums,  // f32 behind 16-bit gradients
   states,         // of the optimizer
+  slots,          // where units that are cut between ranks are whole while they are open
   activations,    // kept for backward, and what blocks share
   dense_copy,     // the quantized matrix in use, dense
   logits,         // one chunk
@@ -74,6 +75,7 @@ struct RankMemory {
   std::int64_t offloaded_bytes = 0;  // of activations, in host memory
 
   std::int64_t of(Part part) const;
+  void add_to(Part part, std::int64_t bytes);
   std::int64_t tensors() const;  // the most that tensors hold at once
   std::int64_t total() const;    // and the reserve beside them: what has to be free
 };

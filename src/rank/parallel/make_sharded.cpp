@@ -65,7 +65,7 @@ Replica make_sharded(std::vector<model::UnitSpec> specs, std::vector<std::option
   Replica replica;
   ShardedStore::Slots slots;
   if (turns_gradients)
-    for (const at::Tensor& memory : gradients) replica.gradients.push_back({memory, {}});
+    for (const at::Tensor& memory : gradients) replica.gradients.push_back({memory, {}, /*in_turns=*/true});
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const auto& [shard, slot] = cuts[i];
     model::UnitStorage here = storage;

@@ -24,6 +24,7 @@ struct GradientMemory {
   };
   at::Tensor memory;
   std::vector<Tenant> tenants;
+  bool in_turns = false;
 };
 
 // The model's units in forward order. Either they are trained, or they are frozen and the adapters beside them are trained.

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "layout/memory/shards.h"
 #include "rank/hub/hub_folder.h"
 #include "rank/hub/peft.h"
 #include "rank/kernels/fp8.h"
@@ -46,16 +47,6 @@ void fold(const hub::PeftAdapter& adapter, const parallel::Replica& replica) {
 
 }  // namespace
 
-layout::Placement placement_of(const config::RunConfig& config) {
-  switch (config.parallel.shard) {
-    case config::ShardKind::none: return layout::replicas;
-    case config::ShardKind::optimizer: return layout::zero_1;
-    case config::ShardKind::gradients: return layout::zero_2;
-    case config::ShardKind::full: return layout::zero_3;
-  }
-  throw base::Bug("a kind of shards that has no placement");
-}
-
 parallel::Replica make_units(const config::RunConfig& config, at::Device device, const comm::Mesh* mesh) {
   const layout::Holding holding = layout::model_holding(config);
   const at::ScalarType dtype = model::scalar_type(holding.dtype);
@@ -69,10 +60,8 @@ parallel::Replica make_units(const config::RunConfig& config, at::Device device,
   std::vector<model::UnitSpec> units = model::decoder_units(config.model);
   std::vector<std::optional<model::UnitSpec>> adapters;
   if (config.lora.enabled) adapters = model::adapter_units(config.model, config.lora);
-  const layout::Placement placement = placement_of(config);
-  // Adapters are few: where the units beside them are whole, there is nothing to cut.
-  const bool cut = config.lora.enabled ? placement.weights != layout::Spread::whole : placement != layout::replicas;
-  if (cut && mesh != nullptr && mesh->along(layout::Axis::shard).size() > 1)
+  const layout::Placement placement = layout::placement_of(config);
+  if (placement != layout::replicas && mesh != nullptr && mesh->along(layout::Axis::shard).size() > 1)
     return parallel::make_sharded(std::move(units), std::move(adapters), storage, *mesh, placement, config);
   const parallel::ReplicaSeat seat = mesh ? parallel::ReplicaSeat{mesh->data().rank(), mesh->data().size()} : parallel::ReplicaSeat{};
   if (!config.lora.enabled) return parallel::make_replica(std::move(units), storage, seat);

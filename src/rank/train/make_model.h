@@ -19,8 +19,6 @@ using layout::quantization_of;
 // As parallel.shard spreads them over a mesh; without one there is this rank alone. Weights are not written yet. Gradients are of the
 // weights' type (train/memory/gradients.h may choose another), those of adapters in f32.
 parallel::Replica make_units(const config::RunConfig& config, at::Device device, const comm::Mesh* mesh = nullptr);
-// What parallel.shard says of trained and of frozen units.
-layout::Placement placement_of(const config::RunConfig& config);
 // For training: products in 8 bits where trainer.fp8 asks for them. Throws UserError where the device cannot.
 void choose_precision(const config::RunConfig& config, model::Stage& model, at::Device device);
 

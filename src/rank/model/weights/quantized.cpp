@@ -147,4 +147,10 @@ std::int64_t QuantizedMatrix::bytes() const {
   return static_cast<std::int64_t>(bytes);
 }
 
+std::int64_t QuantizedMatrix::map_bytes() const {
+  std::int64_t bytes = 0;
+  for (const kernels::QuantizedBlocks& held : pieces_) bytes += held.map.defined() ? static_cast<std::int64_t>(held.map.nbytes()) : 0;
+  return bytes;
+}
+
 }  // namespace lockstep::model

@@ -48,6 +48,7 @@ class QuantizedMatrix {
   const at::TensorOptions& options() const { return options_; }  // of dense(): device and type
   at::ScalarType dtype() const { return options_.dtype().toScalarType(); }
   std::int64_t bytes() const;
+  std::int64_t map_bytes() const;  // of them: what scales' codes stand for
 
  private:
   kernels::Codes kind_;

@@ -1,0 +1,106 @@
+// Adds up shares and slots.
+#include "layout/memory/shards.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "layout/decoder.h"
+#include "layout/spread/schedule.h"
+
+namespace lockstep::layout {
+namespace {
+
+constexpr std::int64_t f32 = 4, map_bytes = 256 * f32;
+
+// 8-bit states have scales, and whole matrices are dealt out: an even share of them is near enough.
+bool states_are_exact(config::Optimizer method) {
+  return method == config::Optimizer::adamw || method == config::Optimizer::lion || method == config::Optimizer::sgd;
+}
+
+std::int64_t maps_of(const HeldUnit& unit) {
+  std::int64_t pieces = 0;
+  for (const LeafSpec& leaf : unit.spec.leaves)
+    if (is_quantized(leaf, unit.holding)) pieces += std::ssize(leaf.pieces);
+  return unit.holding.quantization == Quantization::nf4 && unit.holding.double_quant ? pieces * map_bytes : 0;
+}
+
+// Of a unit's numbers, or of the bytes of a packed one.
+struct Share {
+  std::int64_t room, held, element;
+  bool packed;
+};
+Share share_of(const HeldUnit& unit, config::Optimizer optimizer, int sharing) {
+  if (is_packed(unit.spec, unit.holding)) {
+    const std::int64_t bytes = packed_bytes(unit.spec, unit.holding), room = shard_elements({.elements = bytes}, sharing);
+    return {room, std::min(room, bytes), 1, true};
+  }
+  const std::int64_t room = shard_elements(cuttable(unit.spec, unit.flat, optimizer), sharing);
+  return {room, std::min(room, unit.flat.elements), bytes_of(unit.holding.dtype), false};
+}
+
+}  // namespace
+
+Placement placement_of(const config::RunConfig& config) {
+  switch (config.parallel.shard) {
+    case config::ShardKind::none: return replicas;
+    case config::ShardKind::optimizer: return config.lora.enabled ? replicas : zero_1;
+    case config::ShardKind::gradients: return config.lora.enabled ? replicas : zero_2;
+    case config::ShardKind::full: return zero_3;
+  }
+  throw base::Bug("a kind of shards that has no placement");
+}
+
+int sharing_ranks(const config::RunConfig& config, int ranks) {
+  return placement_of(config) == replicas ? 1 : std::max(1, ranks / static_cast<int>(config.parallel.replicate));
+}
+
+ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::RunConfig& config, int sharing) {
+  const Placement placement = placement_of(config);
+  const config::Optimizer method = config.trainer.optimizer;
+  const std::size_t model_units = decoder_units(config.model).size();
+  ShardedMemory memory;
+  std::int64_t weights = 0, frozen = 0, quantized = 0, adapters = 0, masters = 0, states = 0;
+  std::array<std::int64_t, slots> weight_slots{}, gradient_slots{};
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const HeldUnit& unit = units[i];
+    const Holding& h = unit.holding;
+    const bool cut = i < model_units;
+    const Share share = cut ? share_of(unit, method, sharing) : Share{unit.flat.elements, unit.flat.elements, bytes_of(h.dtype), false};
+    const std::int64_t whole = cut ? share.room * sharing : share.room;
+    const std::optional<std::size_t> slot = cut ? slot_of(i, model_units) : std::nullopt;
+    const bool turns = slot && placement.weights != Spread::whole;
+    if (turns) weight_slots[*slot] = std::max(weight_slots[*slot], whole * share.element);
+    (share.packed          ? quantized
+     : !h.trained          ? frozen
+     : config.lora.enabled ? adapters
+                           : weights) += (turns ? share.room : whole) * share.element;
+    quantized += maps_of(unit);
+    if (!h.trained) continue;
+    if (h.master && h.dtype != config::DType::f32) masters += f32 * share.held;
+    const std::int64_t all_states = state_bytes(unit, method);
+    states += !cut ? all_states : states_are_exact(method) ? all_states / unit.flat.elements * share.held : all_states / sharing;
+    memory.largest_unit = std::max(memory.largest_unit, whole);
+    if (!cut || placement.gradients == Spread::whole) {
+      memory.gradient_elements += whole;
+      continue;
+    }
+    memory.sum_elements += share.room;
+    if (slot)
+      gradient_slots[*slot] = std::max(gradient_slots[*slot], whole);
+    else
+      memory.gradient_elements += whole;
+  }
+  std::int64_t slot_bytes = 0;
+  for (std::size_t i = 0; i < slots; ++i) {
+    slot_bytes += weight_slots[i];
+    memory.of_them_in_slots += gradient_slots[i];
+  }
+  memory.gradient_elements += memory.of_them_in_slots;
+  memory.parts = {{Part::weights, weights},   {Part::frozen, frozen},   {Part::quantized, quantized},
+                  {Part::adapters, adapters}, {Part::masters, masters}, {Part::states, states, states_are_exact(method)},
+                  {Part::slots, slot_bytes}};
+  return memory;
+}
+
+}  // namespace lockstep::layout

@@ -1,0 +1,24 @@
+// What a rank holds of units that are cut between ranks: the first one, whose share is the largest.
+#pragma once
+
+#include "layout/memory/memory.h"
+#include "layout/spread/placement.h"
+
+namespace lockstep::layout {
+
+// What parallel.shard says of trained units, and of frozen ones beside adapters.
+Placement placement_of(const config::RunConfig& config);
+// Ranks that hold a unit between them, of so many; 1 where units are whole.
+int sharing_ranks(const config::RunConfig& config, int ranks);
+
+struct ShardedMemory {
+  std::vector<PartBytes> parts = {};   // what stands before gradients are planned
+  std::int64_t gradient_elements = 0;  // of memory that micro-batches add to
+  std::int64_t of_them_in_slots = 0;
+  std::int64_t sum_elements = 0;  // kept beside them
+  std::int64_t largest_unit = 0;  // elements, padding included
+};
+// units: as held_units() gives them, adapters behind the model's.
+ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::RunConfig& config, int sharing);
+
+}  // namespace lockstep::layout
