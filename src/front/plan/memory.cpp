@@ -41,6 +41,7 @@ std::string remark(const MemoryPlan& plan, Part part) {
     case Part::logits: return "one chunk";
     case Part::adapter_work: return "of one matrix at a time";
     case Part::fp8: return "of one product at a time";
+    case Part::slots: return "where layers are whole while they are at work";
     case Part::communication: return "buckets on their way, communicators";
     case Part::samples: return "keys and values of texts between steps";
     case Part::reserve: return "the device's context, workspaces, the allocator's rounding";
