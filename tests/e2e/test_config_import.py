@@ -299,7 +299,8 @@ REFUSALS = [
     ({"optimizer": "came_pytorch"}, "optimizer: came_pytorch  (there is none of this name"),
     ({"lr_scheduler": "one_cycle"}, "lr_scheduler: one_cycle  (there is none of this name"),
     ({"lora_target_modules": r"model\.layers\.(0|1)\..*"}, "(a pattern; list the names"),
-    ({"deepspeed": "deepspeed_configs/zero3.json"}, "(every GPU holds the whole model"),
+    ({"deepspeed": "deepspeed_configs/mine.json"}, "(say it by parallel.shard"),
+    ({"fsdp": ["sideways"]}, "(say it by parallel.shard"),
     ({"load_in_4bit": True}, "(quantized weights are frozen"),
     ({"chat_template": "gemma"}, "chat_template: gemma  (Axolotl's own template of this name"),
     ({"chat_template": "llama3"}, "chat_template: llama3  (Axolotl's own template of this name"),
@@ -339,6 +340,15 @@ ACCEPTED = [
     ("axolotl", {"special_tokens": {"eos_token": "<|im_end|>", "pad_token": "x"}}, {}),
     ("axolotl", {"output_dir": "./"}, {"output": "."}),
     ("axolotl", {"tensor_parallel_size": 1, "fsdp": None, "deepspeed": None}, {}),
+    ("axolotl", {"deepspeed": "deepspeed_configs/zero3_bf16.json"}, {"parallel.shard": "full"}),
+    ("axolotl", {"deepspeed": "deepspeed_configs/zero1.json"}, {"parallel.shard": "optimizer"}),
+    ("axolotl", {"fsdp": ["full_shard", "auto_wrap"], "fsdp_config": {"fsdp_offload_params": False}}, {"parallel.shard": "full"}),
+    ("axolotl", {"fsdp_version": 2, "fsdp_config": {"reshard_after_forward": False}}, {"parallel.shard": "gradients"}),
+    ("huggingface", {"fsdp": "shard_grad_op auto_wrap"}, {"parallel.shard": "gradients"}),
+    ("accelerate", {"distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategy": "FULL_SHARD"}}, {"parallel.shard": "full"}),
+    ("accelerate", {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 1}}, {"parallel.shard": "optimizer"}),
+    ("deepspeed", {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "none"}}}, {"parallel.shard": "full"}),
+    ("huggingface", {"deepspeed": {"zero_optimization": {"stage": 2}}}, {"parallel.shard": "gradients"}),
     ("axolotl", {"hub_model_id": "me/mine"}, {}),
     ("llama-factory", {"template": "llama3", "model_name_or_path": "llama3"}, {}),
     ("llama-factory", {"packing": True}, {"data.packing": True}),
@@ -354,7 +364,8 @@ ACCEPTED = [
     ("huggingface", {"dataloader_in_order": True, "train_sampling_strategy": "random", "warmup_steps": 0.05, "max_steps": 100}, {"trainer.warmup_ratio": 0.05}),
     ("huggingface", {"warmup_steps": 5, "warmup_ratio": 0.1}, {"trainer.warmup_steps": 5}),
 ]
-SMALLEST = {"axolotl": {"base_model": "MODEL", "micro_batch_size": 1}, "trl": {"model_name_or_path": "MODEL", "dataset_name": "a.jsonl"},
+SMALLEST = {"accelerate": {"num_processes": 2}, "deepspeed": {"train_micro_batch_size_per_gpu": 2},
+            "axolotl": {"base_model": "MODEL", "micro_batch_size": 1}, "trl": {"model_name_or_path": "MODEL", "dataset_name": "a.jsonl"},
             "llama-factory": {"model_name_or_path": "MODEL", "dataset": "mine", "dataset_dir": "sets"}, "huggingface": {"output_dir": "a/b"}}
 
 

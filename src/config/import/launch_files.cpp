@@ -13,8 +13,8 @@ constexpr std::string_view cloud = "ranks run on machines of one's own";
 void distributed_type(Importer& to, const YAML::Node& value) {
   const std::string kind = import_word(value);
   if (kind == "no" || kind == "multi_gpu" || kind == "multi_cpu") return to.ignore("ranks hold the whole model each");
-  const bool sharded = kind == "fsdp" || kind == "deepspeed" || kind == "megatron_lm";
-  to.refuse(sharded ? no_sharding : "GPUs and CPUs only");
+  if (kind == "fsdp" || kind == "deepspeed") return to.ignore("parallel.shard, as its section says");
+  to.refuse(kind == "megatron_lm" ? one_axis : "GPUs and CPUs only");
 }
 
 void mixed_precision(Importer& to, const YAML::Node& value) {
@@ -58,11 +58,6 @@ void half(Importer& to, const YAML::Node& value, const char* dtype) {
 }
 void bf16(Importer& to, const YAML::Node& value) { half(to, value, "bf16"); }
 void fp16(Importer& to, const YAML::Node& value) { half(to, value, "f16"); }
-
-void zero(Importer& to, const YAML::Node& value) {
-  const std::string stage = value.IsMap() && value["stage"] ? import_text(value["stage"]) : "0";
-  stage == "0" ? to.ignore("off") : to.refuse(no_sharding);
-}
 
 void optimizer_type(Importer& to, const YAML::Node& value) {
   const std::string name = import_word(value);
@@ -166,9 +161,9 @@ constexpr std::array accelerate_rows = std::to_array<ImportRow>({
     only_off("use_mps_device", "GPUs and CPUs only"),
     only_off("ipex_config", "GPUs and CPUs only"),
     only_off("mpirun_config", "start `lockstep train` under mpirun"),
-    only_off("fsdp_config", no_sharding),
-    only_off("deepspeed_config", no_sharding),
-    only_off("megatron_lm_config", no_sharding),
+    converted("fsdp_config", "parallel.shard", import_fsdp_config),
+    converted("deepspeed_config", "parallel.shard", import_deepspeed_config),
+    only_off("megatron_lm_config", one_axis),
     only_off("parallelism_config", "one model is on one GPU"),
     only_off("fp8_config", "one way of FP8, trainer.fp8"),
 });
@@ -183,7 +178,7 @@ constexpr std::array deepspeed_rows = std::to_array<ImportRow>({
     converted("fp16", "model.dtype", fp16),
     converted("optimizer", "trainer.optimizer", optimizer),
     converted("scheduler", "trainer.lr_schedule", scheduler),
-    converted("zero_optimization", "", zero),
+    converted("zero_optimization", "parallel.shard", import_zero),
     ignored("zero_allow_untested_optimizer", "only read with zero_optimization"),
     ignored("zero_force_ds_cpu_optimizer", "only read with zero_optimization"),
     ignored("activation_checkpointing", "trainer.recompute"),

@@ -68,7 +68,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     ignored("init_config", "every rank reads the model's folder"),
     converted("peft_config", "lora.enabled, lora.rank", peft),
     converted("quant_config", "model.load_in_4bit", quant),
-    only_off("dist_config", no_sharding),
+    only_off("dist_config", one_axis),
     converted("train_dataset", "data.path", dataset),
     converted("dataset", "data.path", dataset),
     refused("eval_dataset", "give a file with --validation-data"),

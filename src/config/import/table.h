@@ -147,15 +147,20 @@ bool import_is_off(const YAML::Node& value);       // false, 0, none, null, empt
 // Reasons that several tables give.
 inline constexpr std::string_view own_kernels = "Lockstep's own fused kernels are always on";
 inline constexpr std::string_view no_tracker = "every run writes metrics.jsonl; monitor.tensorboard writes TensorBoard files";
-inline constexpr std::string_view no_sharding =
-    "every GPU holds the whole model; where memory is short see docs/finetuning.md, What to try when memory is full";
+inline constexpr std::string_view one_axis = "a model is cut into shards alone, parallel.shard: docs/shards.md";
 inline constexpr std::string_view no_remote_code = "code of a model is never run; the families in docs/finetuning.md are built in";
 inline constexpr std::string_view no_preferences = "preference and reward training are not built: Lockstep trains on text and answers";
 inline constexpr std::string_view no_media = "models of images, video and sound are not built: Lockstep trains language models on text";
 inline constexpr std::string_view no_hub = "nothing is uploaded; `lockstep merge` and the adapter folder give what can be";
 inline constexpr std::string_view one_set = "one set of records is read: put files of one format together, --data one.jsonl,two.jsonl";
 
-// Conversions that several programs share (shared.cpp, steps.cpp, precision.cpp).
+// Conversions that several programs share (shared.cpp, steps.cpp, precision.cpp, sharding.cpp).
+void import_zero_stage(Importer& to, const YAML::Node& value);
+void import_zero(Importer& to, const YAML::Node& value);
+void import_deepspeed(Importer& to, const YAML::Node& value);
+void import_deepspeed_config(Importer& to, const YAML::Node& value);
+void import_fsdp(Importer& to, const YAML::Node& value);
+void import_fsdp_config(Importer& to, const YAML::Node& value);
 void import_model(Importer& to, const YAML::Node& value);
 void import_data_path(Importer& to, const YAML::Node& value);
 bool import_is_data_file(const std::string& name);  // by its name, or because it is there

@@ -250,7 +250,7 @@ their section, dotted (`trainer.seed: 1`), or, where only one section has them, 
 those of other programs; they work at the top level, in their section and in `trainer`. A key without a value keeps its default.
 
 **Mistakes** are all shown at once, with file and line, and nothing starts. Settings that other programs have and Lockstep does not have
-yet (mixture of experts, sharded training, ...) are refused by name, unless their value switches them off.
+yet (mixture of experts, tensor parallelism, ...) are refused by name, unless their value switches them off.
 
 **Batch.** Of `trainer.batch_size`, `trainer.gradient_accumulation` and `trainer.global_batch_size` any may be left out; global batch =
 batch x accumulation x ranks. What does not divide is an error that names the nearest values that do.

@@ -28,7 +28,6 @@ const std::vector<Unbuilt>& unbuilt() {
       {"the Mamba state-space layer", {"mamba", "ssm"}, {"mamba_", "mamba2_", "mamba3_", "ssm_"}, {"state_size", "conv_kernel"}},
       {"multi-token prediction", {}, {"mtp_"}, {"num_nextn_predict_layers"}},
       {"training of biases beside adapters", {}, {}, {"bias", "lora_bias"}},
-      {"sharded training", {"fsdp", "fsdp_config", "deepspeed"}, {"zero_opt"}, {"fsdp", "deepspeed", "sharding"}},
       {"tensor and pipeline parallelism",
        {},
        {"tensor_parallel", "pipeline_parallel", "context_parallel"},
@@ -45,6 +44,8 @@ struct Counterpart {
 const std::vector<Counterpart>& counterparts() {
   static const std::vector<Counterpart> list = {
       {{"evaluation_strategy", "eval_strategy"}, "Evaluation comes every trainer.eval_interval steps and at the end."},
+      {{"fsdp", "fsdp_config", "deepspeed", "zero_optimization", "sharding"},
+       "Use parallel.shard: optimizer (ZeRO-1), gradients (ZeRO-2) or full (ZeRO-3, FSDP)."},
       {{"save_strategy"}, "Checkpoints come every trainer.save_interval steps and at the end."},
       {{"logging_strategy"}, "Progress is shown every trainer.log_interval steps."},
       {{"train_on_inputs"}, "Use data.train_on: all where it was true, responses where it was false."},
