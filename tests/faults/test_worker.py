@@ -85,6 +85,36 @@ def test_killed_at_random_moments_it_always_goes_on(start, how):
     assert last.steps() == list(range(1, reached + 6))
 
 
+# Ranks, and how the model is cut between them.
+CUTS = [(2, []), (3, ["parallel.shard=optimizer"]), (2, ["parallel.shard=gradients"]), (3, ["parallel.shard=full"]),
+        (4, ["parallel.shard=full", "parallel.replicate=2"]), (2, ["parallel.shard=full", "--optimizer", "adamw"])]
+
+
+def test_killed_while_saving_it_goes_on_under_another_cut(start):
+    moments = random.Random(5)
+    common = [*TINY, "trainer.global_batch_size=12", "trainer.batch_size=1", "--max-steps", 100000, "--resume", "auto", "trainer.save_interval=3", "checkpoint.asynchronous=false"]
+    checkpoints = start.folder / "run/checkpoints"
+    whole = 0
+    for attempt in range(20):
+        ranks, cut = CUTS[attempt % len(CUTS)]
+        victim = moments.randrange(ranks)
+        job = start(*common, "--ranks", ranks, *cut, worker=None, LOCKSTEP_TEST_FAULT=f"rank={victim} action=slow_disk ms=30")
+        pid = wait_until(lambda: worker_of(job, victim), what="the worker")
+        saves = 1 + attempt % 2  # of which the last is not to become whole
+        wait_until(lambda: (job.steps() or [0])[-1] >= whole + 3 * saves and list(checkpoints.glob("*.partial")), what="a save")
+        time.sleep(moments.random() * 0.1)
+        os.kill(pid, signal.SIGKILL)
+        job.wait(20)
+        assert job.code == 6 and f"rank {victim} of {ranks} died first" in job.err, job.out + job.err
+        job.assert_nothing_left()
+        newest = max([int(path.name[5:]) for path in checkpoints.iterdir() if re.fullmatch(r"step-\d{6}", path.name)], default=0)
+        assert newest >= whole + 3 * (saves - 1), f"attempt {attempt}: {newest} after {whole}"
+        whole = newest
+    last = start(*common[:-2], "--ranks", 1, "--max-steps", whole + 4, worker=None).wait()
+    assert last.code == 0, last.out + last.err
+    assert last.steps() == list(range(1, whole + 5)), "every step once"
+
+
 @pytest.mark.parametrize("action,code,words", [
     ("segv", 6, "SIGSEGV"),
     ("exit", 6, "exited with code 7"),
