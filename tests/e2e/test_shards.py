@@ -95,3 +95,12 @@ def test_a_model_folder_and_samples_come_out_of_shards(tmp_path):
             assert file.read_bytes() == (cut.folder / "model" / file.name).read_bytes(), (shard, file.name)
         assert [line["text"] for line in cut.metrics() if line.get("event") == "sample"] == [
             line["text"] for line in replicas.metrics() if line.get("event") == "sample"]
+
+
+@pytest.mark.parametrize("changes,arguments", [({"tie_word_embeddings": True}, ["--load-in-4bit"]), ({}, [])], ids=["tied-nf4", "dense"])
+def test_frozen_shards_are_read_from_a_folder(tmp_path, changes, arguments):
+    """A tied head is one small norm, of which most ranks hold nothing: the block before it is kept all the same."""
+    folder = save(make_model("Llama", **changes), tmp_path / "base")
+    replicas, cut = (train(tmp_path, shard, write_config(tmp_path, model={"tie_embeddings": bool(changes)}), f"model.path={folder}", "--ranks", "3", "--threads", "1",
+                           "--max-steps", "3", *LORA, *arguments, f"parallel.shard={shard}") for shard in ("none", "full"))
+    assert cut.losses() == replicas.losses() and len(cut.losses()) == 3

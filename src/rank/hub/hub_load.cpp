@@ -146,13 +146,14 @@ std::vector<std::string> load_units(const HubFolder& folder, const std::vector<s
   std::vector<WantedNumbers> wanted;
   std::map<std::string, const model::Unit*> ends;  // by a unit's last piece
   for (const auto& unit : units) {
+    const std::size_t before = wanted.size();
     for (const model::LeafSpec& leaf : unit->spec().leaves) {
       for (const model::Piece& piece : leaf.pieces) {
         const Target& target = targets.at(piece.name);
         if (target.count() > 0) wanted.push_back({piece.name, target.begin, target.count()});
       }
     }
-    if (!wanted.empty()) ends[wanted.back().name] = unit.get();
+    if (wanted.size() > before) ends[wanted.back().name] = unit.get();
   }
   walk(folder, wanted, [&](const std::string& name, const at::Tensor& view) {
     const Target& target = targets.at(name);

@@ -37,6 +37,7 @@ void fold(const hub::PeftAdapter& adapter, const parallel::Replica& replica) {
       view.view({-1}).copy_(folded.reshape({-1}).narrow(0, begin, view.numel()));
     }
     unit.refresh_weights();
+    unit.keep_share();
     replica.store->close(i, {});
   }
   replica.store->updated();
