@@ -52,14 +52,18 @@ def test_files_of_launchers(here):
     code, report, run = imported(here, ACCELERATE)
     assert code == 0 and "accelerate file: " in report, report
     assert run == {"model": {"dtype": "bf16"}, "parallel": {"ranks": 2, "nnodes": 1, "node_rank": 0}}
-    code, report, _ = imported(here, {**ACCELERATE, "distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}, "mixed_precision": "no"})
-    assert code == 2 and group(report, "refused").count("every GPU holds the whole model") == 2 and "mixed_precision" in group(report, "ignored")
+    code, report, run = imported(here, {**ACCELERATE, "distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}, "mixed_precision": "no"})
+    assert code == 0 and run["parallel"]["shard"] == "full" and "mixed_precision" in group(report, "ignored"), report
+    _, report, run = imported(here, {**ACCELERATE, "distributed_type": "FSDP"})
+    assert run["parallel"]["shard"] == "full", report
+    _, report, run = imported(here, {**ACCELERATE, "distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategy": "NO_SHARD"}})
+    assert "shard" not in run["parallel"], report
     code, report, run = imported(here, DEEPSPEED, suffix="json")
     assert code == 0 and "DeepSpeed file: " in report, report
     assert run == {"model": {"dtype": "bf16"}, "trainer": {"learning_rate": 0.0001, "batch_size": 2, "optimizer": "adamw", "weight_decay": 0.1, "beta1": 0.9,
                                                            "beta2": 0.95, "max_grad_norm": 0.5}}
-    code, report, _ = imported(here, {**DEEPSPEED, "zero_optimization": {"stage": 3}}, suffix="json")
-    assert code == 2 and "zero_optimization" in group(report, "refused")
+    code, report, run = imported(here, {**DEEPSPEED, "zero_optimization": {"stage": 3}}, suffix="json")
+    assert code == 0 and run["parallel"] == {"shard": "full"}, report
 
 
 def test_llama_factory_v1(here):

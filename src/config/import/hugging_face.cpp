@@ -157,7 +157,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     converted("deepspeed", "parallel.shard", import_deepspeed),
     ignored("deepspeed_*", "only read with deepspeed"),
     ignored("accelerator_config", launcher),
-    only_off("parallelism_config", "one model is on one GPU"),
+    only_off("parallelism_config", "a model is cut by parallel.shard alone"),
     copied("ddp_find_unused_parameters", "parallel.find_unused_parameters"),
     copied("ddp_bucket_cap_mb", "parallel.bucket_cap_mb"),
     ignored("ddp_broadcast_buffers", "a decoder has no buffers"),

@@ -13,7 +13,9 @@ constexpr std::string_view cloud = "ranks run on machines of one's own";
 void distributed_type(Importer& to, const YAML::Node& value) {
   const std::string kind = import_word(value);
   if (kind == "no" || kind == "multi_gpu" || kind == "multi_cpu") return to.ignore("ranks hold the whole model each");
-  if (kind == "fsdp" || kind == "deepspeed") return to.ignore("parallel.shard, as its section says");
+  if (to.has(kind + "_config")) return to.ignore("parallel.shard, as its section says");
+  if (kind == "fsdp") return to.set("parallel.shard", "full");
+  if (kind == "deepspeed") return to.set("parallel.shard", "gradients");
   to.refuse(kind == "megatron_lm" ? one_axis : "GPUs and CPUs only");
 }
 
@@ -135,7 +137,7 @@ void scheduler(Importer& to, const YAML::Node& value) {
 
 constexpr std::array accelerate_rows = std::to_array<ImportRow>({
     only("compute_environment", "local_machine", cloud),
-    converted("distributed_type", "", distributed_type),
+    converted("distributed_type", "parallel.shard", distributed_type),
     converted("mixed_precision", "model.dtype", mixed_precision),
     converted("num_processes", "parallel.ranks", processes),
     copied("num_machines", "parallel.nnodes"),
@@ -164,7 +166,7 @@ constexpr std::array accelerate_rows = std::to_array<ImportRow>({
     converted("fsdp_config", "parallel.shard", import_fsdp_config),
     converted("deepspeed_config", "parallel.shard", import_deepspeed_config),
     only_off("megatron_lm_config", one_axis),
-    only_off("parallelism_config", "one model is on one GPU"),
+    only_off("parallelism_config", "a model is cut by parallel.shard alone"),
     only_off("fp8_config", "one way of FP8, trainer.fp8"),
 });
 
@@ -199,8 +201,8 @@ constexpr std::array deepspeed_rows = std::to_array<ImportRow>({
     ignored("compile", own_kernels),
     only_off("amp", "model.dtype says what is computed in"),
     only_off("sparse_attention", "attention is dense"),
-    only_off("pipeline", "one model is on one GPU"),
-    only_off("tensor_parallel", "one model is on one GPU"),
+    only_off("pipeline", "a model is cut by parallel.shard alone"),
+    only_off("tensor_parallel", "a model is cut by parallel.shard alone"),
     only_off("autotuning", "trainer.auto_find_batch_size finds a batch"),
     only_off("elasticity", "a run resumes on another number of GPUs by itself"),
     only_off("data_efficiency", "curricula are not built"),

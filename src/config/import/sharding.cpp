@@ -59,8 +59,6 @@ std::vector<std::string> words_of(const YAML::Node& value) {
 
 }  // namespace
 
-void import_zero_stage(Importer& to, const YAML::Node& value) { set_stage(to, import_text(value)); }
-
 void import_zero(Importer& to, const YAML::Node& value) { set_zero(to, value); }
 
 // The file itself where it is there; else the stage that its name tells, as in deepspeed_configs/zero3_bf16.json.
@@ -110,6 +108,8 @@ void import_fsdp_config(Importer& to, const YAML::Node& value) {
     to.set("parallel.shard", *read_boolean(import_text(again)) ? "full" : "gradients");
   else if (again)
     set_strategy(to, import_word(again));  // accelerate's first version names a strategy here
+  else if (base::lower(to.text("distributed_type")) == "fsdp")
+    to.set("parallel.shard", "full");
   else
     to.ignore(to.assigned("parallel.shard").empty() ? "only read with fsdp" : "parallel.shard");
   if (read_boolean(find({"fsdp_offload_params", "offload_params", "cpu_offload"})).value_or(false)) to.note(on_gpus);
@@ -119,7 +119,7 @@ void import_fsdp_config(Importer& to, const YAML::Node& value) {
 void import_deepspeed_config(Importer& to, const YAML::Node& value) {
   if (import_is_off(value) || !value.IsMap()) return to.ignore("off");
   if (value["deepspeed_config_file"]) return import_deepspeed(to, value["deepspeed_config_file"]);
-  set_stage(to, value["zero_stage"] ? import_text(value["zero_stage"]) : "0");
+  set_stage(to, value["zero_stage"] ? import_text(value["zero_stage"]) : "2");
 }
 
 }  // namespace lockstep::config

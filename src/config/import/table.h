@@ -155,7 +155,6 @@ inline constexpr std::string_view no_hub = "nothing is uploaded; `lockstep merge
 inline constexpr std::string_view one_set = "one set of records is read: put files of one format together, --data one.jsonl,two.jsonl";
 
 // Conversions that several programs share (shared.cpp, steps.cpp, precision.cpp, sharding.cpp).
-void import_zero_stage(Importer& to, const YAML::Node& value);
 void import_zero(Importer& to, const YAML::Node& value);
 void import_deepspeed(Importer& to, const YAML::Node& value);
 void import_deepspeed_config(Importer& to, const YAML::Node& value);

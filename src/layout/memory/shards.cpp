@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
 #include "layout/decoder.h"
 #include "layout/spread/schedule.h"
 
@@ -25,35 +24,7 @@ std::int64_t maps_of(const HeldUnit& unit) {
   return unit.holding.quantization == Quantization::nf4 && unit.holding.double_quant ? pieces * map_bytes : 0;
 }
 
-// Of a unit's numbers, or of the bytes of a packed one.
-struct Share {
-  std::int64_t room, held, element;
-  bool packed;
-};
-Share share_of(const HeldUnit& unit, config::Optimizer optimizer, int sharing) {
-  if (is_packed(unit.spec, unit.holding)) {
-    const std::int64_t bytes = packed_bytes(unit.spec, unit.holding), room = shard_elements({.elements = bytes}, sharing);
-    return {room, std::min(room, bytes), 1, true};
-  }
-  const std::int64_t room = shard_elements(cuttable(unit.spec, unit.flat, optimizer), sharing);
-  return {room, std::min(room, unit.flat.elements), bytes_of(unit.holding.dtype), false};
-}
-
 }  // namespace
-
-Placement placement_of(const config::RunConfig& config) {
-  switch (config.parallel.shard) {
-    case config::ShardKind::none: return replicas;
-    case config::ShardKind::optimizer: return config.lora.enabled ? replicas : zero_1;
-    case config::ShardKind::gradients: return config.lora.enabled ? replicas : zero_2;
-    case config::ShardKind::full: return zero_3;
-  }
-  throw base::Bug("a kind of shards that has no placement");
-}
-
-int sharing_ranks(const config::RunConfig& config, int ranks) {
-  return placement_of(config) == replicas ? 1 : std::max(1, ranks / static_cast<int>(config.parallel.replicate));
-}
 
 ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::RunConfig& config, int sharing) {
   const Placement placement = placement_of(config);
@@ -66,20 +37,20 @@ ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::R
     const HeldUnit& unit = units[i];
     const Holding& h = unit.holding;
     const bool cut = i < model_units;
-    const Share share = cut ? share_of(unit, method, sharing) : Share{unit.flat.elements, unit.flat.elements, bytes_of(h.dtype), false};
-    const std::int64_t whole = cut ? share.room * sharing : share.room;
+    const UnitCut share = cut ? cut_of(unit.spec, h, method, sharing) : UnitCut{unit.flat.elements, unit.flat.elements, bytes_of(h.dtype)};
+    const std::int64_t whole = cut ? share.room * sharing : share.room, held = std::min(share.room, share.elements);
     const std::optional<std::size_t> slot = cut ? slot_of(i, model_units) : std::nullopt;
     const bool turns = slot && placement.weights != Spread::whole;
-    if (turns) weight_slots[*slot] = std::max(weight_slots[*slot], whole * share.element);
+    if (turns) weight_slots[*slot] = std::max(weight_slots[*slot], whole * share.element_bytes);
     (share.packed          ? quantized
      : !h.trained          ? frozen
      : config.lora.enabled ? adapters
-                           : weights) += (turns ? share.room : whole) * share.element;
+                           : weights) += (turns ? share.room : whole) * share.element_bytes;
     quantized += maps_of(unit);
     if (!h.trained) continue;
-    if (h.master && h.dtype != config::DType::f32) masters += f32 * share.held;
+    if (h.master && h.dtype != config::DType::f32) masters += f32 * held;
     const std::int64_t all_states = state_bytes(unit, method);
-    states += !cut ? all_states : states_are_exact(method) ? all_states / unit.flat.elements * share.held : all_states / sharing;
+    states += !cut ? all_states : states_are_exact(method) ? all_states / unit.flat.elements * held : all_states / sharing;
     memory.largest_unit = std::max(memory.largest_unit, whole);
     if (!cut || placement.gradients == Spread::whole) {
       memory.gradient_elements += whole;

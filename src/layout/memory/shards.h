@@ -6,11 +6,6 @@
 
 namespace lockstep::layout {
 
-// What parallel.shard says of trained units, and of frozen ones beside adapters.
-Placement placement_of(const config::RunConfig& config);
-// Ranks that hold a unit between them, of so many; 1 where units are whole.
-int sharing_ranks(const config::RunConfig& config, int ranks);
-
 struct ShardedMemory {
   std::vector<PartBytes> parts = {};   // what stands before gradients are planned
   std::int64_t gradient_elements = 0;  // of memory that micro-batches add to

@@ -83,6 +83,29 @@ std::int64_t shard_elements(const Cuttable& unit, int ranks) {
   return size;
 }
 
+UnitCut cut_of(const UnitSpec& unit, const Holding& holding, config::Optimizer optimizer, int ranks) {
+  if (is_packed(unit, holding)) {
+    const std::int64_t bytes = packed_bytes(unit, holding);
+    return {shard_elements({.elements = bytes}, ranks), bytes, 1, /*packed=*/true};
+  }
+  const FlatLayout flat = flat_layout(unit, holding);
+  return {shard_elements(cuttable(unit, flat, optimizer), ranks), flat.elements, bytes_of(holding.dtype)};
+}
+
+Placement placement_of(const config::RunConfig& config) {
+  switch (config.parallel.shard) {
+    case config::ShardKind::none: return replicas;
+    case config::ShardKind::optimizer: return config.lora.enabled ? replicas : zero_1;
+    case config::ShardKind::gradients: return config.lora.enabled ? replicas : zero_2;
+    case config::ShardKind::full: return zero_3;
+  }
+  throw base::Bug("a kind of shards that has no placement");
+}
+
+int sharing_ranks(const config::RunConfig& config, int ranks) {
+  return placement_of(config) == replicas ? 1 : std::max(1, ranks / static_cast<int>(config.parallel.replicate));
+}
+
 Slice shard_of(std::size_t unit, std::int64_t elements, int rank, std::int64_t size) {
   const std::int64_t begin = std::min(elements, size * rank);
   return {unit, begin, std::min(size, elements - begin)};

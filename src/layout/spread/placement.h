@@ -54,6 +54,20 @@ Cuttable cuttable(const UnitSpec& unit, const FlatLayout& flat, config::Optimize
 
 // Elements of every rank's slice, padding included: what a gather moves from each. The smallest that cuts where it is allowed.
 std::int64_t shard_elements(const Cuttable& unit, int ranks);
+// How a unit is cut: its numbers, or the bytes of one that is packed.
+struct UnitCut {
+  std::int64_t room;           // of each rank
+  std::int64_t elements;       // of the whole, padding between ranks left out
+  std::int64_t element_bytes;  // as layers read them
+  bool packed = false;
+};
+UnitCut cut_of(const UnitSpec& unit, const Holding& holding, config::Optimizer optimizer, int ranks);
+
+// What parallel.shard says of trained units, and of frozen ones beside adapters.
+Placement placement_of(const config::RunConfig& config);
+// Ranks that hold a unit between them, of so many; 1 where units are whole.
+int sharing_ranks(const config::RunConfig& config, int ranks);
+
 // shard: what a rank holds of a unit, in slices of `size`; the last ones are shorter or empty where that does not divide.
 Slice shard_of(std::size_t unit, std::int64_t elements, int rank, std::int64_t size);
 // owned: whole matrices to the rank with the least so far, the largest first; the same on every rank.

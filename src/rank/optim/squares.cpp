@@ -18,8 +18,9 @@ static_assert(block % stretch == 0, "a block is whole stretches");
 
 }  // namespace
 
-Squares::Squares(const model::Store& store) : store_(store), device_(store.options(0).device()) {
+Squares::Squares(const model::Store& store) : store_(store), device_(store.options(0).device()), first_(store.units()) {
   for (std::size_t unit = store.units(); unit-- > 0;) {
+    first_[unit] = places_.size();
     if (store.trained(unit)) cut(unit, device_.is_cpu());
   }
 }
@@ -48,9 +49,9 @@ at::Tensor Squares::measure() const {
   std::vector<at::Tensor> mine;
   std::vector<std::int64_t> where;
   for (const model::HeldSlice& slice : store_.counts()) {
-    for (std::size_t i = 0; i < places_.size(); ++i) {
+    for (std::size_t i = first_[slice.unit]; i < places_.size() && places_[i].unit == slice.unit; ++i) {
       const Place& place = places_[i];
-      if (place.unit != slice.unit || place.begin < slice.begin || place.begin >= slice.begin + slice.count) continue;
+      if (place.begin < slice.begin || place.begin >= slice.begin + slice.count) continue;
       mine.push_back(slice.gradients.narrow(0, place.begin - slice.begin, place.count));
       where.push_back(static_cast<std::int64_t>(i));
     }

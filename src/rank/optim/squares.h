@@ -34,8 +34,9 @@ class Squares {
 
   const model::Store& store_;
   at::Device device_;
-  std::vector<Place> places_;
-  bool whole_ = true;  // every unit is one sum
+  std::vector<Place> places_;       // a unit's one behind the other
+  std::vector<std::size_t> first_;  // by unit: its first place
+  bool whole_ = true;               // every unit is one sum
 };
 
 }  // namespace lockstep::optim

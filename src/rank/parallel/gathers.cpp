@@ -7,7 +7,7 @@
 
 namespace lockstep::parallel {
 
-Gathers::Gathers(const comm::Group& group, std::vector<std::optional<GatheredUnit>> units) : group_(group), entries_(units.size()) {
+Gathers::Gathers(const comm::Group& group, std::vector<std::optional<CutUnit>> units) : group_(group), entries_(units.size()) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     if (units[i] && units[i]->slot) slots_.resize(std::max(slots_.size(), *units[i]->slot + 1));
     entries_[i].what = std::move(units[i]);

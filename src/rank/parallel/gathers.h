@@ -7,15 +7,9 @@
 
 #include "rank/comm/comm.h"
 #include "rank/model/weights/store.h"
-#include "rank/model/weights/unit.h"
+#include "rank/parallel/cut_unit.h"
 
 namespace lockstep::parallel {
-
-// One gathered unit: where it comes from, where it goes.
-struct GatheredUnit {
-  model::Unit* unit = nullptr;
-  std::optional<std::size_t> slot = {};  // memory that it takes in turns with others; nothing: memory of its own
-};
 
 // A unit stays where it was gathered until another takes its slot, or numbers change: the last layers of a forward are still there when
 // backward turns round. While one is at work the next one is under way. Every rank opens the same units in the same order.
@@ -24,7 +18,7 @@ struct GatheredUnit {
 class Gathers {
  public:
   // units: by number; those that are whole on every rank are not gathered. group and units must outlive it.
-  Gathers(const comm::Group& group, std::vector<std::optional<GatheredUnit>> units);
+  Gathers(const comm::Group& group, std::vector<std::optional<CutUnit>> units);
 
   // Collective. The unit is whole when it returns, on the current stream; the next one in this direction is under way.
   void open(std::size_t unit, model::Pass::Direction direction);
@@ -43,7 +37,7 @@ class Gathers {
  private:
   enum class State { absent, coming, here };
   struct Entry {
-    std::optional<GatheredUnit> what;
+    std::optional<CutUnit> what;
     State state = State::absent;
     int open = 0;
     comm::Work work = {};

@@ -2,20 +2,10 @@
 #include "rank/parallel/gradient_sync.h"
 
 #include "base/error.h"
-#include "base/text.h"
+#include "rank/parallel/wire.h"
 
 namespace lockstep::parallel {
 namespace {
-
-// What ranks exchange. The weights' type is enough: each rank's own sum is rounded to it once.
-at::ScalarType wire_type(const config::ParallelConfig& options, const model::HeldSlice& slice) {
-  switch (options.reduce_dtype) {
-    case config::ReduceDType::automatic: return slice.weights.scalar_type();
-    case config::ReduceDType::f32: return at::kFloat;
-    case config::ReduceDType::gradient: return slice.gradients.scalar_type();
-  }
-  throw base::Bug("a type of the wire that has no name");
-}
 
 // Gradients of another type travel as copies. So many of those there are at most: the next waits for the oldest to come back.
 constexpr std::size_t kCopiesUnderWay = 4;
@@ -25,7 +15,8 @@ constexpr std::size_t kCopiesUnderWay = 4;
 GradientSync::GradientSync(const at::Tensor& gradients, model::WholeStore& store, const config::ParallelConfig& options)
     : gradients_(gradients), store_(store), options_(options), first_leaf_(store.units()) {
   const auto bytes = static_cast<std::int64_t>(options.bucket_cap_mb * 1024 * 1024);
-  wire_ = wire_type(options, store.updates().front());
+  const model::HeldSlice& first = store.updates().front();
+  wire_ = wire_type(options, first.weights.scalar_type(), first.gradients.scalar_type());
   // Whole vector registers and cache lines on either side of a cut. By what travels: ranks may hold their gradients in different types.
   const std::int64_t elements = std::max<std::int64_t>(bytes / std::int64_t(c10::elementSize(wire_)) / 256 * 256, 256);
   make_buckets(gradients, elements);
@@ -115,7 +106,7 @@ std::vector<std::string> GradientSync::missing() const {
   std::vector<std::string> names;
   for (const Leaf& leaf : leaves_) {
     if (leaf.ready) continue;
-    for (const model::Piece& piece : store_.spec(leaf.unit).leaves[leaf.index].pieces) names.push_back(piece.name);
+    add_names(names, store_.spec(leaf.unit).leaves[leaf.index]);
   }
   return names;
 }
@@ -125,10 +116,7 @@ void GradientSync::finish(const comm::Group& group) {
   if (next_ < buckets_.size()) {
     if (const auto names = missing(); !names.empty() && !options_.find_unused_parameters) {
       group_ = nullptr;
-      throw base::run_error("parallel",
-                            "rank {}: {} parameters got no gradient in this step: {}. If the model leaves them out on purpose, set "
-                            "parallel.find_unused_parameters=true; otherwise they are not connected to the loss.",
-                            group.rank(), names.size(), base::join(std::span(names).first(std::min<std::size_t>(names.size(), 8)), ", "));
+      throw without_gradient(group.rank(), names);
     }
     // Unused parameters contribute what their buffer holds: zero, or the earlier micro-steps' sum.
     while (next_ < buckets_.size()) start(buckets_[next_++]);

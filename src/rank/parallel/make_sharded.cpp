@@ -20,17 +20,9 @@ std::vector<Cut> cut(const std::vector<model::UnitSpec>& specs, const model::Uni
                      config::Optimizer optimizer) {
   std::vector<Cut> cuts;
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    const layout::Holding holding = model::holding_of(storage);
-    if (layout::is_packed(specs[i], holding)) {
-      const std::int64_t bytes = layout::packed_bytes(specs[i], holding), room = layout::shard_elements({.elements = bytes}, group.size());
-      const layout::Slice mine = layout::shard_of(i, bytes, group.rank(), room);
-      cuts.push_back({{group.rank(), group.size(), mine.begin, mine.count, room, /*packed=*/true}, layout::slot_of(i, specs.size())});
-      continue;
-    }
-    const layout::FlatLayout flat = layout::flat_layout(specs[i], holding);
-    const std::int64_t room = layout::shard_elements(layout::cuttable(specs[i], flat, optimizer), group.size());
-    const layout::Slice mine = layout::shard_of(i, flat.elements, group.rank(), room);
-    cuts.push_back({{group.rank(), group.size(), mine.begin, mine.count, room}, layout::slot_of(i, specs.size())});
+    const layout::UnitCut unit = layout::cut_of(specs[i], model::holding_of(storage), optimizer, group.size());
+    const layout::Slice mine = layout::shard_of(i, unit.elements, group.rank(), unit.room);
+    cuts.push_back({{group.rank(), group.size(), mine.begin, mine.count, unit.room, unit.packed}, layout::slot_of(i, specs.size())});
   }
   return cuts;
 }

@@ -4,12 +4,12 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "rank/parallel/rank_order_sum.h"
+#include "rank/parallel/wire.h"
 
 namespace lockstep::parallel {
 
-ShardReduction::ShardReduction(const Groups& groups, std::vector<std::optional<ReducedUnit>> units, const config::ParallelConfig& options,
+ShardReduction::ShardReduction(const Groups& groups, std::vector<std::optional<CutUnit>> units, const config::ParallelConfig& options,
                                bool every_micro_batch)
     : groups_(groups), options_(options), every_micro_batch_(every_micro_batch), entries_(units.size()) {
   for (std::size_t i = 0; i < units.size(); ++i) {
@@ -21,12 +21,7 @@ ShardReduction::ShardReduction(const Groups& groups, std::vector<std::optional<R
 }
 
 at::ScalarType ShardReduction::wire_of(const model::Unit& unit) const {
-  switch (options_.reduce_dtype) {
-    case config::ReduceDType::automatic: return unit.weights().scalar_type();
-    case config::ReduceDType::f32: return at::kFloat;
-    case config::ReduceDType::gradient: return unit.gradients().scalar_type();
-  }
-  throw base::Bug("a type of the wire that has no name");
+  return wire_type(options_, unit.weights().scalar_type(), unit.gradients().scalar_type());
 }
 
 void ShardReduction::begin(std::int64_t micro) {
@@ -98,15 +93,9 @@ void ShardReduction::start_incomplete(Entry& entry) {
   if (options_.find_unused_parameters) return start(entry);
   std::vector<std::string> names;
   const auto& leaves = entry.what->unit->spec().leaves;
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    if (entry.ready[i]) continue;
-    for (const model::Piece& piece : leaves[i].pieces) names.push_back(piece.name);
-  }
-  throw base::run_error("parallel",
-                        "rank {}: {} parameters got no gradient in this step: {}. If the model leaves them out on purpose, set "
-                        "parallel.find_unused_parameters=true; otherwise they are not connected to the loss.",
-                        groups_.shards.rank(), names.size(),
-                        base::join(std::span(names).first(std::min<std::size_t>(names.size(), 8)), ", "));
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    if (!entry.ready[i]) add_names(names, leaves[i]);
+  throw without_gradient(groups_.shards.rank(), names);
 }
 
 void ShardReduction::start_all() {

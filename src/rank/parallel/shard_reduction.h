@@ -8,14 +8,9 @@
 #include "config/run_config.h"
 #include "rank/comm/comm.h"
 #include "rank/model/weights/store.h"
-#include "rank/model/weights/unit.h"
+#include "rank/parallel/cut_unit.h"
 
 namespace lockstep::parallel {
-
-struct ReducedUnit {
-  model::Unit* unit = nullptr;
-  std::optional<std::size_t> slot = {};  // memory that its gradients take in turns with others'; nothing: memory of their own
-};
 
 // Where shards of gradients are kept, every micro-batch is reduced and added to them in f32. Where gradients are whole until the step's
 // end, only the last one is.
@@ -27,7 +22,7 @@ class ShardReduction {
     const comm::Group& shards;    // ranks that hold the unit between them; not the group that gathers
     const comm::Group& replicas;  // ranks that hold the same shard
   };
-  ShardReduction(const Groups& groups, std::vector<std::optional<ReducedUnit>> units, const config::ParallelConfig& options,
+  ShardReduction(const Groups& groups, std::vector<std::optional<CutUnit>> units, const config::ParallelConfig& options,
                  bool every_micro_batch);
 
   // As the store hears it from layers. Collective.
@@ -50,7 +45,7 @@ class ShardReduction {
 
  private:
   struct Entry {
-    std::optional<ReducedUnit> what;
+    std::optional<CutUnit> what;
     std::vector<bool> ready;  // by leaf, of this micro-batch
     bool started = false;     // of this micro-batch
     bool under_way = false;

@@ -8,19 +8,14 @@
 namespace lockstep::parallel {
 namespace {
 
-std::vector<std::optional<GatheredUnit>> in_shards(const std::vector<model::Unit*>& units,
-                                                   const std::vector<std::optional<std::size_t>>& slots) {
-  std::vector<std::optional<GatheredUnit>> list(units.size());
-  for (std::size_t i = 0; i < units.size(); ++i)
-    if (units[i]->shard()) list[i] = GatheredUnit{units[i], slots[i]};
-  return list;
-}
+enum class Which { all, trained };
 
-std::vector<std::optional<ReducedUnit>> trained_in_shards(const std::vector<model::Unit*>& units,
-                                                          const std::vector<std::optional<std::size_t>>& slots) {
-  std::vector<std::optional<ReducedUnit>> list(units.size());
+// Those that are held in shards, with their slots.
+std::vector<std::optional<CutUnit>> cut_units(const std::vector<model::Unit*>& units, const std::vector<std::optional<std::size_t>>& slots,
+                                              Which which) {
+  std::vector<std::optional<CutUnit>> list(units.size());
   for (std::size_t i = 0; i < units.size(); ++i)
-    if (units[i]->shard() && units[i]->trainable()) list[i] = ReducedUnit{units[i], slots[i]};
+    if (units[i]->shard() && (which == Which::all || units[i]->trainable())) list[i] = CutUnit{units[i], slots[i]};
   return list;
 }
 
@@ -32,8 +27,8 @@ ShardedStore::ShardedStore(const std::vector<model::Unit*>& units, const std::ve
       replicas_(mesh.along(layout::Axis::replicate)),
       everyone_(mesh.everyone()),
       sharers_(mesh.reductions()),
-      gathers_(mesh.gathers(), in_shards(units, slots.weights)),
-      reduction_({mesh.reductions(), replicas_}, trained_in_shards(units, slots.gradients), options,
+      gathers_(mesh.gathers(), cut_units(units, slots.weights, Which::all)),
+      reduction_({mesh.reductions(), replicas_}, cut_units(units, slots.gradients, Which::trained), options,
                  /*every_micro_batch=*/placement.gradients != layout::Spread::whole) {
   std::vector<model::UnitSpec> specs;
   for (const model::Unit* unit : units) specs.push_back(unit->spec());

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "layout/memory/shards.h"
+#include "layout/spread/placement.h"
 #include "rank/hub/hub_folder.h"
 #include "rank/hub/peft.h"
 #include "rank/kernels/fp8.h"
