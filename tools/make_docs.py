@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the docs that are made from code: docs/configuration.md from the table of options, docs/coming_from.md from the tables of other
-programs' keys, docs/errors.md from tests/errors/*.json, docs/layouts.md from tests/layouts/table.json.
+programs' keys, docs/errors.md from tests/errors/*.json, docs/layouts.md from tests/layouts/table.json, docs/placements.md from `lockstep plan`.
 
 With --check it writes nothing and fails if a committed file differs.
 """
@@ -10,6 +10,8 @@ import json
 import pathlib
 import subprocess
 import sys
+
+import placements_doc
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -103,7 +105,8 @@ def main():
         subprocess.run([args.lockstep, "config", "reference", *more], check=True, capture_output=True, text=True).stdout for more in ([], ["coming-from"])
     ]
     stale = []
-    for name, text in {"configuration.md": reference, "coming_from.md": coming_from, "errors.md": errors_markdown(), "layouts.md": layouts_markdown()}.items():
+    for name, text in {"configuration.md": reference, "coming_from.md": coming_from, "errors.md": errors_markdown(), "layouts.md": layouts_markdown(),
+                       "placements.md": placements_doc.markdown(args.lockstep)}.items():
         path = ROOT / "docs" / name
         if path.exists() and path.read_text() == text:
             continue

@@ -10,7 +10,7 @@ import textwrap
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH = 120
 # Made by make_docs.py, from texts that have no lines.
-GENERATED = {"docs/configuration.md", "docs/errors.md", "docs/coming_from.md", "docs/layouts.md"}
+GENERATED = {"docs/configuration.md", "docs/errors.md", "docs/coming_from.md", "docs/layouts.md", "docs/placements.md"}
 ITEM = re.compile(r"^(\s*)([-*]|\d+\.) +")
 FIXED = re.compile(r"^(#|\||<!--|    |\s*$|>|---|!\[|\[[^\]]+\]:)")
 

@@ -108,3 +108,27 @@ def test_a_gpu_allocated_what_is_planned(name):
         return  # a GPU that is nearly full: another mix of policies filled what was free
     for part, held in took.get("buffers", {}).items():
         assert planned["exact"].get(part, held) == held, part
+
+
+@pytest.mark.parametrize("model,gpus,memory", [("models/large.yaml", 8, "24GiB"), ("models/large.yaml", 2, "24GiB"), ("models/qwen2.5-7b.yaml", 4, "80GiB"),
+                                               ("models/qwen2.5-0.5b.yaml", 1, "8GiB"), ("models/llama-3.2-1b.yaml", 3, "16GiB"), ("models/large.yaml", 64, "40GiB")])
+def test_what_is_proposed_fits_when_it_is_planned(model, gpus, memory):
+    first = json.loads(plan("-f", model, "--gpus", gpus, "--memory", memory, "--json"))["memory"]
+    assert first["changes"], first
+    for change in first["changes"]:
+        again = json.loads(plan("-f", model, *change["settings"], "--gpus", change["ranks"], "--memory", memory, "--json"))["memory"]
+        assert again["fits"] and again["total"] == change["total"], change
+        assert again["changes"][0]["settings"] == [], "and nothing more has to change"
+    words = plan("-f", model, "--gpus", gpus, "--memory", memory)
+    assert all(f"lockstep train -f {model} {' '.join(change['settings'])}".strip() in words for change in first["changes"]), words
+
+
+def test_a_dry_run_of_512_ranks_looks_through_every_table():
+    command = [str(LOCKSTEP), "train", "-f", "models/large.yaml", "--dry-run", "--ranks", "512", "trainer.target_device=cpu", "parallel.shard=full", "parallel.replicate=64",
+               "trainer.gradient_accumulation=4", "trainer.global_batch_size=2048", "trainer.max_steps=10"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=20)
+    assert done.returncode == 0, done.stderr
+    for words in ("replicate 64 x shard 8", "data 0-511; shard 0-7; replicate 0, 8, ..., 504", "34 units", "of 512 ranks: looked through", "nothing was started"):
+        assert words in done.stdout, done.stdout
+    refused = subprocess.run([*command, "parallel.replicate=7"], capture_output=True, text=True, cwd=ROOT, timeout=20)
+    assert refused.returncode == 2 and "7 groups of ranks cannot be made of 512 ranks" in refused.stderr, refused.stderr

@@ -4,7 +4,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 
-#include "layouts/traffic.h"
+#include "layout/tables.h"
 #include "rank/parallel/sharded_store.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/run.h"
@@ -81,7 +81,7 @@ std::vector<double> traffic_of(const parallel::ShardedStore* store) {
 }
 
 std::vector<double> planned_for(const config::RunConfig& config, int ranks) {
-  const layout::Traffic step = planned_traffic(config, ranks);
+  const layout::Traffic step = layout::tables_of(config, config.trainer.gradient_accumulation, ranks).traffic;
   std::vector<double> all{double(step.gathers), double(step.gathered_bytes), double(step.reductions), double(step.reduced_bytes)};
   for (double& number : all) number *= double(config.trainer.max_steps);
   return all;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/backend.h"
+#include "front/job/memory_advice.h"
 #include "front/job/naming.h"
 #include "layout/decoder.h"
 
@@ -28,7 +29,7 @@ launch::DeviceWish wish_of(const RunConfig& config, const std::optional<Place>& 
   wish.gpu_ids = config.trainer.distributed.gpu_ids;
   wish.num_gpus = config.launch.num_gpus;
   wish.ranks = config.parallel.ranks;
-  wish.oversubscribe = launch::is_on(environment, "LOCKSTEP_OVERSUBSCRIBE");
+  wish.oversubscribe = launch::is_on(environment, "LOCKSTEP_OVERSUBSCRIBE") || config.launch.dry_run;
   wish.one_rank = !config.trainer.distributed.enabled || launch::is_on(environment, "LOCKSTEP_SINGLE_GPU");
   if (!place) return wish;
   if (wish.ranks > 0 && wish.ranks != place->local_world_size) {
@@ -126,7 +127,7 @@ Setup set_up(config::Settings settings, const Environment& environment) {
   setup.plan.parameters = layout::count_parameters(config.model);
   setup.plan.threads = job.threads;
   setup.plan.devices = devices.ranks;
-  setup.plan.notes = devices.notes;
+  setup.plan.notes.insert(setup.plan.notes.begin(), devices.notes.begin(), devices.notes.end());
   if (nothing_was_said(setup.settings)) {
     setup.plan.notes.emplace_back(
         "no -f, --model or --data: a small new model learns the built-in stories once through, which takes minutes on a GPU and a quarter "
@@ -165,6 +166,7 @@ void plan_for_world(Setup& setup) {
   layout::MemoryWish wish{.ranks = setup.job.world_size, .on_gpu = setup.on_gpus};
   if (setup.gpu_bytes > 0) wish.device_bytes = setup.gpu_bytes;
   setup.plan.memory = layout::rank_memory(config, setup.plan.batch, wish);
+  if (auto note = memory_note(setup)) setup.plan.notes.push_back(std::move(*note));
 }
 
 }  // namespace lockstep::job

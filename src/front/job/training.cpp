@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "front/job/identity.h"
+#include "front/job/memory_advice.h"
 #include "front/job/naming.h"
 #include "front/launch/libtorch.h"
 #include "corpus/samples/split.h"
@@ -195,6 +196,8 @@ std::string Training::choose_restart() {
 }
 
 Ended Training::conclude(Outcome outcome, double seconds) {
+  if (outcome.kind == Outcome::Kind::failed && tells_of_full_memory(outcome.report.text))
+    outcome.report.text += after_full_memory(setup_, least_room(setup_, environment_));
   Ended ended{.outcome = std::move(outcome),
               .folder = setup_.job.folder.root,
               .resume = resume_command(called_.program, called_.arguments, config().name),

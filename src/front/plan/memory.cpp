@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "front/plan/advice.h"
 #include "layout/decoder.h"
 
 namespace lockstep::plan {
@@ -49,14 +50,71 @@ std::string remark(const MemoryPlan& plan, Part part) {
   return "";
 }
 
-RankMemory under(const MemoryPlan& plan, config::Recompute policy) {
+RankMemory under(const MemoryPlan& plan, const PlacementChoice& placement, config::Recompute policy) {
   config::RunConfig config = plan.config;
+  config.parallel.shard = placement.shard;
+  config.parallel.replicate = placement.replicate;
   config.trainer.recompute = policy;
   return layout::rank_memory(config, plan.batch, plan.wish);
 }
 
 constexpr config::Recompute policies[] = {config::Recompute::none, config::Recompute::norms, config::Recompute::qkv,
                                           config::Recompute::blocks};
+
+std::string verdict_line(const MemoryPlan& plan) {
+  const std::int64_t has = *plan.wish.device_bytes, left = has - plan.memory.total();
+  switch (verdict_of(plan.memory, has)) {
+    case Verdict::fits: return fmt::format("  {:<18}{:>13}   of {}\n", "left", human(left), human(has));
+    case Verdict::tight:
+      return fmt::format("  {:<18}{:>13}   of {}: tight, and likely to fit; estimates are from above\n", "missing", human(-left),
+                         human(has));
+    case Verdict::too_large: return fmt::format("  {:<18}{:>13}   does not fit into {}\n", "missing", human(-left), human(has));
+  }
+  throw base::Bug("a verdict that has no words");
+}
+
+// In all, for every placement and every policy.
+std::string placements_text(const MemoryPlan& plan) {
+  std::string text;
+  std::size_t width = 18;
+  for (const PlacementChoice& placement : placements_for(plan.config, plan.wish.ranks))
+    width = std::max(width, placement.name().size() + 8);
+  const auto row = [&](std::string_view name, const auto& cell) {
+    text += fmt::format("  {:<{}}", name, width);
+    for (const config::Recompute policy : policies) text += fmt::format("{:>13}", cell(policy));
+    text += "\n";
+  };
+  const PlacementChoice own{plan.config.parallel.shard, plan.config.parallel.replicate};
+  bool too_large = false;
+  row("recompute", [](config::Recompute policy) { return std::string(config::name_of(policy)); });
+  row("activations", [&](config::Recompute policy) { return human(under(plan, own, policy).of(Part::activations)); });
+  for (const PlacementChoice& placement : placements_for(plan.config, plan.wish.ranks)) {
+    row(plan.wish.ranks == 1 ? "in all" : "shard " + placement.name(), [&](config::Recompute policy) {
+      const RankMemory memory = under(plan, placement, policy);
+      const bool over = plan.wish.device_bytes && verdict_of(memory, *plan.wish.device_bytes) == Verdict::too_large;
+      too_large |= over;
+      return over ? fmt::format("({})", human(memory.total())) : human(memory.total());
+    });
+  }
+  return too_large ? text + fmt::format("  (in brackets: does not fit into {})\n", human(*plan.wish.device_bytes)) : text;
+}
+
+std::string advice_text(const MemoryPlan& plan) {
+  const Advice advice = advise(plan);
+  std::string text;
+  if (advice.largest_batch)
+    text += fmt::format("  largest batch: {} sample{} of {} tokens at once on each rank, with these settings\n", *advice.largest_batch,
+                        *advice.largest_batch == 1 ? "" : "s", plan.config.data.seq_len);
+  if (advice.changes.empty()) return text + "  nothing that is known here makes it fit.\n";
+  for (const Change& change : advice.changes) {
+    const std::string where = change.ranks == plan.wish.ranks ? "" : fmt::format(" on {} GPUs", change.ranks);
+    text += change.settings.empty() && where.empty()
+                ? "  fits as it is:\n"
+                : fmt::format("  fits with {}{}, {} per rank:\n", change.effect, where, human(change.memory.total()));
+    text += fmt::format("    {}{}{}\n", plan.command, change.settings.empty() ? "" : " ", base::join(change.settings, " "));
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -78,18 +136,26 @@ std::string to_text(const MemoryPlan& plan) {
     text += fmt::format("  {:<18}{:>2} {:>10}   {}\n", layout::name_of(part), exact ? "" : "<=", human(bytes), remark(plan, part));
   }
   text += fmt::format("  {:<18}{:>13}\n", "in all", human(plan.memory.total()));
-  if (plan.wish.device_bytes) {
-    const std::int64_t left = *plan.wish.device_bytes - plan.memory.total();
-    text += left >= 0 ? fmt::format("  {:<18}{:>13}   of {}\n", "left", human(left), human(*plan.wish.device_bytes))
-                      : fmt::format("  {:<18}{:>13}   does not fit into {}\n", "missing", human(-left), human(*plan.wish.device_bytes));
-  }
-  text += fmt::format("\n  {:<18}{:>13}{:>14}\n", "recompute", "activations", "in all");
-  for (const config::Recompute policy : policies) {
-    const RankMemory memory = under(plan, policy);
-    text += fmt::format("  {:<18}{:>13}{:>14}\n", config::name_of(policy), human(memory.of(Part::activations)), human(memory.total()));
-  }
+  if (plan.wish.device_bytes) text += verdict_line(plan);
+  text += "\n" + placements_text(plan);
+  if (plan.wish.device_bytes) text += "\n" + advice_text(plan);
   return text + "\n  <=: at most, or an estimate; the others are the buffers themselves, to the byte.\n";
 }
+
+namespace {
+
+void add_advice(nlohmann::ordered_json& json, const MemoryPlan& plan) {
+  const Advice advice = advise(plan);
+  json["fits"] = verdict_of(plan.memory, *plan.wish.device_bytes) != Verdict::too_large;
+  json["tight"] = verdict_of(plan.memory, *plan.wish.device_bytes) == Verdict::tight;
+  json["largest_batch"] = advice.largest_batch.value_or(0);
+  json["changes"] = nlohmann::ordered_json::array();
+  for (const Change& change : advice.changes)
+    json["changes"].push_back(
+        {{"effect", change.effect}, {"settings", change.settings}, {"ranks", change.ranks}, {"total", change.memory.total()}});
+}
+
+}  // namespace
 
 std::string to_json(const MemoryPlan& plan) {
   nlohmann::ordered_json json = {{"ranks", plan.wish.ranks},
@@ -100,8 +166,10 @@ std::string to_json(const MemoryPlan& plan) {
   json["tensors"] = plan.memory.tensors();
   json["total"] = plan.memory.total();
   if (plan.memory.offloaded_bytes > 0) json["offloaded_to_host"] = plan.memory.offloaded_bytes;
-  if (plan.wish.device_bytes) json["fits"] = plan.memory.total() <= *plan.wish.device_bytes;
-  for (const config::Recompute policy : policies) json["recompute"][std::string(config::name_of(policy))] = under(plan, policy).total();
+  for (const PlacementChoice& placement : placements_for(plan.config, plan.wish.ranks))
+    for (const config::Recompute policy : policies)
+      json["placements"][placement.name()][std::string(config::name_of(policy))] = under(plan, placement, policy).total();
+  if (plan.wish.device_bytes) add_advice(json, plan);
   return json.dump();
 }
 

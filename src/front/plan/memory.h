@@ -15,6 +15,7 @@ struct MemoryPlan {
   config::BatchPlan batch;
   layout::MemoryWish wish;
   layout::RankMemory memory;
+  std::string command = {};  // that starts it: "lockstep train -f models/nano.yaml"
 };
 // UserError where the batch does not divide by the ranks.
 MemoryPlan plan_memory(const config::RunConfig& config, const layout::MemoryWish& wish);

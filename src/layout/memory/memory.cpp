@@ -69,17 +69,26 @@ std::int64_t offloaded_row_bytes(const config::RunConfig& config, const std::vec
   return std::max<std::int64_t>(inputs - offload_buffers, 0) * Dims(config.model).hidden * bytes_of(config.model.dtype);
 }
 
+// Of one gradient as ranks exchange it.
+std::int64_t wire_size(const config::RunConfig& config, GradientForm form) {
+  if (config.parallel.reduce_dtype == config::ReduceDType::f32) return f32;
+  if (config.parallel.reduce_dtype == config::ReduceDType::gradient) return bytes_of(form, config.model.dtype);
+  return bytes_of(config.model.dtype);
+}
+
 // Gradients of another type than travels are copied, so many buckets at most at a time.
 std::int64_t wire_bytes(const config::RunConfig& config, GradientForm form, std::int64_t elements) {
   constexpr std::int64_t under_way = 4;
-  const config::DType dtype = config.model.dtype;
-  const std::int64_t held = bytes_of(form, dtype);
-  std::int64_t wire = bytes_of(dtype);
-  if (config.parallel.reduce_dtype == config::ReduceDType::f32) wire = f32;
-  if (config.parallel.reduce_dtype == config::ReduceDType::gradient) wire = held;
-  if (wire == held) return 0;
+  const std::int64_t wire = wire_size(config, form);
+  if (wire == bytes_of(form, config.model.dtype)) return 0;
   const auto bucket = std::int64_t(config.parallel.bucket_cap_mb * 1024 * 1024);
   return std::min(under_way * bucket, elements * wire);
+}
+
+// A unit on its way: a copy where another type travels, what comes from the others, and the sum of this rank's share.
+std::int64_t reduction_bytes(const config::RunConfig& config, GradientForm form, const ShardedMemory& shards, int sharing) {
+  const std::int64_t wire = wire_size(config, form), copies = wire == bytes_of(form, config.model.dtype) ? 1 : 2;
+  return shards.in_flight * wire * copies + shards.in_flight / sharing * wire;
 }
 
 std::int64_t logits_bytes_for(const StepMemory& step, const MemoryWish& wish, bool head_trained) {
@@ -206,6 +215,14 @@ std::int64_t RankMemory::total() const {
   return bytes;
 }
 
+std::int64_t exchange_bytes(const config::RunConfig& config, int ranks, bool on_gpu, GradientForm form) {
+  const int sharing = sharing_ranks(config, ranks);
+  if (sharing == 1) return 0;
+  const ShardedMemory shards = sharded_memory(held_units(config), config, sharing);
+  // Gathers and reductions have a communicator each.
+  return reduction_bytes(config, form, shards, sharing) + (on_gpu ? ranks_reserve_bytes : 0);
+}
+
 RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& batch, const MemoryWish& wish) {
   config::RunConfig config = given;
   config.model = with_defaults(config.model);
@@ -229,8 +246,9 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   }
   constexpr std::int64_t plenty = std::int64_t{1} << 60;
   const std::int64_t unclaimed = wish.device_bytes ? *wish.device_bytes - memory.total() : plenty;
-  memory.step =
-      plan_step_memory({config, micro_batch, micro_batches, wish.ranks, gradient_elements, unclaimed}, [](bool fits) { return fits; });
+  memory.step = plan_step_memory(
+      {config, micro_batch, micro_batches, wish.ranks, gradient_elements, unclaimed, exchange_bytes(config, wish.ranks, wish.on_gpu)},
+      [](bool fits) { return fits; });
 
   const GradientForm form = memory.step.gradients;
   const auto add = [&](Part part, std::int64_t bytes, bool exact = true) { memory.parts.push_back({part, bytes, exact}); };
@@ -252,8 +270,8 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   if (config.trainer.fp8) add(Part::fp8, fp8_bytes(config.model, rows), false);
   if (wish.ranks > 1)
     add(Part::communication,
-        (sharing > 1 ? 4 * shards.largest_unit * element : wire_bytes(config, form, gradient_elements)) +
-            (wish.on_gpu ? (sharing > 1 ? 2 : 1) * ranks_reserve_bytes : 0),
+        sharing > 1 ? exchange_bytes(config, wish.ranks, wish.on_gpu, form) + (wish.on_gpu ? ranks_reserve_bytes : 0)
+                    : wire_bytes(config, form, gradient_elements) + (wish.on_gpu ? ranks_reserve_bytes : 0),
         false);
   if (config.monitor.sample_tokens > 0) {
     const auto prompts = std::max<std::int64_t>(1, std::int64_t(config.monitor.sample_prompts.size()));

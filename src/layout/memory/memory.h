@@ -85,6 +85,8 @@ struct MemoryWish {
   bool on_gpu = true;
   std::optional<std::int64_t> device_bytes = {};  // what trainer.recompute = auto and gradients may fill; nothing: all that they like
 };
+// Beside the units themselves, what gathers and reductions of cut ones take on their way, at most; 0 where units are whole.
+std::int64_t exchange_bytes(const config::RunConfig& config, int ranks, bool on_gpu, GradientForm form = GradientForm::f32);
 // batch: config::plan_batch() for so many ranks.
 RankMemory rank_memory(const config::RunConfig& config, const config::BatchPlan& batch, const MemoryWish& wish);
 

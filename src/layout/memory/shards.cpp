@@ -33,6 +33,7 @@ ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::R
   ShardedMemory memory;
   std::int64_t weights = 0, frozen = 0, quantized = 0, adapters = 0, masters = 0, states = 0;
   std::array<std::int64_t, slots> weight_slots{}, gradient_slots{};
+  std::array<std::int64_t, 2> in_flight{};  // the largest of embedding and head, and of the layers between them
   for (std::size_t i = 0; i < units.size(); ++i) {
     const HeldUnit& unit = units[i];
     const Holding& h = unit.holding;
@@ -51,7 +52,7 @@ ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::R
     if (h.master && h.dtype != config::DType::f32) masters += f32 * held;
     const std::int64_t all_states = state_bytes(unit, method);
     states += !cut ? all_states : states_are_exact(method) ? all_states / unit.flat.elements * held : all_states / sharing;
-    memory.largest_unit = std::max(memory.largest_unit, whole);
+    if (cut) in_flight[slot_of(i, model_units) ? 1 : 0] = std::max(in_flight[slot_of(i, model_units) ? 1 : 0], whole);
     if (!cut || placement.gradients == Spread::whole) {
       memory.gradient_elements += whole;
       continue;
@@ -68,6 +69,7 @@ ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::R
     memory.of_them_in_slots += gradient_slots[i];
   }
   memory.gradient_elements += memory.of_them_in_slots;
+  memory.in_flight = in_flight[0] + (most_reductions - 1) * in_flight[1];
   memory.parts = {{Part::weights, weights},   {Part::frozen, frozen},   {Part::quantized, quantized},
                   {Part::adapters, adapters}, {Part::masters, masters}, {Part::states, states, states_are_exact(method)},
                   {Part::slots, slot_bytes}};

@@ -11,7 +11,7 @@ struct ShardedMemory {
   std::int64_t gradient_elements = 0;  // of memory that micro-batches add to
   std::int64_t of_them_in_slots = 0;
   std::int64_t sum_elements = 0;  // kept beside them
-  std::int64_t largest_unit = 0;  // elements, padding included
+  std::int64_t in_flight = 0;     // elements of units whose gradients are reduced at the same time, padding included
 };
 // units: as held_units() gives them, adapters behind the model's.
 ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::RunConfig& config, int sharing);

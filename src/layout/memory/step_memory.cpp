@@ -35,8 +35,8 @@ std::int64_t most_head_chunks(GradientForm form, std::int64_t micro_batches) {
 }
 
 StepMemory plan_step_memory(const StepQuestion& question, const std::function<bool(bool)>& agree) {
-  const auto& [config, micro_batch, micro_batches, ranks, elements, unclaimed] = question;
-  const std::int64_t element_size = bytes_of(config.model.dtype), reserved = reserved_bytes(config, micro_batch.rows(), ranks);
+  const auto& [config, micro_batch, micro_batches, ranks, elements, unclaimed, exchange] = question;
+  const std::int64_t element_size = bytes_of(config.model.dtype), reserved = reserved_bytes(config, micro_batch.rows(), ranks) + exchange;
   const auto room_beside = [&, elements = elements, unclaimed = unclaimed](std::int64_t gradient_size) {
     return unclaimed - gradient_size * elements - reserved;
   };

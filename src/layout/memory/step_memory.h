@@ -41,6 +41,7 @@ struct StepQuestion {
   int ranks = 1;
   std::int64_t gradient_elements = 0;  // of all trained units, padding included
   std::int64_t unclaimed_bytes = 0;    // free for gradients and activations together
+  std::int64_t exchange_bytes = 0;     // of it, what gradients of cut units take on their way
 };
 // f32 gradients where they fit without more recomputation. agree: given this rank's answer, that of all ranks; they exchange gradients, so
 // all take the same form.

@@ -38,6 +38,8 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 inline constexpr std::size_t slots = 2;
+// Reductions under way at once: of two layers, and of the embedding or the head.
+inline constexpr std::size_t most_reductions = 3;
 // Units in the model's middle take turns in two slots; embedding and head, which are open at once and over many layers, have memory of
 // their own.
 std::optional<std::size_t> slot_of(std::size_t unit, std::size_t units);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "layout/spread/schedule.h"
 #include "rank/parallel/rank_order_sum.h"
 #include "rank/parallel/wire.h"
 
@@ -59,12 +60,15 @@ void ShardReduction::close(std::size_t unit, const model::Pass& pass) {
 }
 
 void ShardReduction::start(Entry& entry) {
+  // Their copies take memory: the next one waits for the oldest.
+  while (under_way_.size() >= layout::most_reductions) settle(*under_way_.front());
   const model::Unit& unit = *entry.what->unit;
   const at::ScalarType wire = wire_of(unit);
   entry.sent = unit.gradients_to_sum().to(wire);
   entry.sum = at::empty_like(unit.summed_gradients(), at::TensorOptions().dtype(wire));
   entry.work = reduce_in_rank_order(groups_.shards, entry.sum, entry.sent, fmt::format("gradients of {}", unit.name()));
-  entry.started = entry.under_way = true;
+  entry.started = true;
+  under_way_.push_back(&entry);
   entry.last = armed_;
   ++count_.reductions;
   count_.bytes += static_cast<std::int64_t>(entry.sum.nbytes()) * (groups_.shards.size() - 1);
@@ -72,7 +76,7 @@ void ShardReduction::start(Entry& entry) {
 
 // The memory of its gradients is free, and zero, when this returns.
 void ShardReduction::settle(Entry& entry) {
-  if (!entry.under_way) return;
+  if (std::erase(under_way_, &entry) == 0) return;
   const model::Unit& unit = *entry.what->unit;
   entry.work.wait();
   unit.gradients_to_sum().zero_();
@@ -81,7 +85,6 @@ void ShardReduction::settle(Entry& entry) {
   else
     unit.summed_gradients().copy_(entry.sum);  // not added to zero: that would lose the sign of another zero
   entry.sent = entry.sum = at::Tensor();
-  entry.under_way = false;
   // Not before the last micro-batch: what is settled when that begins may be the one before.
   if (!entry.last || groups_.replicas.size() == 1) return;
   between_replicas_.push_back(groups_.replicas.all_reduce_as(wire_of(unit), unit.held_gradients(), comm::Reduce::sum,

@@ -48,9 +48,8 @@ class ShardReduction {
     std::optional<CutUnit> what;
     std::vector<bool> ready;  // by leaf, of this micro-batch
     bool started = false;     // of this micro-batch
-    bool under_way = false;
-    bool last = false;   // what is under way is of the step's last micro-batch
-    bool holds = false;  // sums of this step's earlier micro-batches
+    bool last = false;        // what is under way is of the step's last micro-batch
+    bool holds = false;       // sums of this step's earlier micro-batches
     comm::Work work = {};
     at::Tensor sent, sum;  // while it is under way
   };
@@ -67,6 +66,7 @@ class ShardReduction {
   std::optional<std::int64_t> micro_;  // whose backward is running
   std::vector<Entry> entries_;
   std::vector<std::size_t> slots_;  // whose gradients each has, or had last
+  std::vector<Entry*> under_way_;   // the oldest first
   std::vector<comm::Work> between_replicas_;
   Count count_;
 };

@@ -14,6 +14,7 @@
 #include "rank/train/resume/state.h"
 #include "rank/train/train_step.h"
 #include "journal/lease.h"
+#include "layout/tables.h"
 
 namespace lockstep::train {
 namespace {
@@ -58,15 +59,6 @@ std::shared_ptr<kernels::Progress> watched_progress(comm::World& world, const st
   return progress;
 }
 
-layout::MeshShape mesh_shape(const config::ParallelConfig& parallel, int ranks) {
-  if (parallel.shard == config::ShardKind::none) return {{layout::Axis::replicate, ranks}};
-  const int groups = static_cast<int>(parallel.replicate);
-  if (ranks % groups != 0)
-    throw base::usage_error(
-        "parallel", "parallel.replicate = {} groups of ranks cannot be made of {} ranks: each has as many as the others.", groups, ranks);
-  return {{layout::Axis::replicate, groups}, {layout::Axis::shard, ranks / groups}};
-}
-
 void connect(Run& run, const RunRequest& request) {
   run.page->set_phase(journal::Phase::connecting, 0);
   run.world = std::make_unique<comm::World>(comm::World::Options{.place = request.place,
@@ -75,7 +67,7 @@ void connect(Run& run, const RunRequest& request) {
                                                                  .timeout_s = run.config.parallel.timeout_s,
                                                                  .nccl = run.faults.broken_nccl()},
                                             run.page);
-  run.mesh = std::make_unique<comm::Mesh>(*run.world, mesh_shape(run.config.parallel, request.place.world_size));
+  run.mesh = std::make_unique<comm::Mesh>(*run.world, layout::mesh_of(run.config, request.place.world_size));
   run.batch = config::plan_batch(run.config, run.mesh->data().size());
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "front/app/flags.h"
 #include "front/app/measure/model_file.h"
@@ -100,7 +101,9 @@ std::optional<plan::Measured> measured_of(const Wish& wish, const std::optional<
 plan::MemoryPlan memory_of(const Wish& wish, const config::RunConfig& config) {
   layout::MemoryWish asked{.ranks = wish.gpus, .on_gpu = wish.device == "gpu"};
   if (!wish.memory.empty()) asked.device_bytes = plan::parse_memory(wish.memory);
-  return plan::plan_memory(config, asked);
+  plan::MemoryPlan plan = plan::plan_memory(config, asked);
+  plan.command = fmt::format("lockstep train -f {}{}{}", wish.model, wish.settings.empty() ? "" : " ", base::join(wish.settings, " "));
+  return plan;
 }
 
 // Two objects as one.

@@ -4,10 +4,13 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/clock.h"
+#include "base/error.h"
 #include "config/config.h"
 #include "front/app/verbs.h"
 #include "front/job/training.h"
 #include "front/show/display.h"
+#include "front/show/plan_text.h"
 #include "front/show/signals.h"
 
 namespace lockstep::app {
@@ -37,6 +40,14 @@ Under torchrun, srun or mpirun, or with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADD
 // Every rank of mpirun has a terminal of mpirun's making, wherever its output goes.
 bool is_of_mpirun(const std::optional<launch::Place>& place) { return place && place->launcher == "mpirun"; }
 
+// What every rank would hold and move, looked through before there is a rank.
+std::string checked_tables(const job::RunPlan& plan, const config::RunConfig& config) {
+  const std::int64_t start = base::now_ns();
+  const layout::Tables tables = layout::tables_of(config, plan.batch.gradient_accumulation, plan.world_size);
+  if (const std::string wrong = layout::wrong_with(tables); !wrong.empty()) throw base::Bug(wrong);
+  return tables.units.empty() ? "" : show::to_text(tables, base::seconds_since(start));
+}
+
 }  // namespace
 
 int run_train_verb(std::span<const std::string> args, const std::string& typed_program) {
@@ -60,7 +71,8 @@ int run_train_verb(std::span<const std::string> args, const std::string& typed_p
   if (config.launch.dry_run) {
     training.count_samples();
     display->show_plan(training.plan(), config);
-    if (!config.monitor.headless) std::fputs("dry run: nothing was started.\n", stdout);
+    const std::string tables = checked_tables(training.plan(), config);
+    if (!config.monitor.headless) std::fputs((tables + "dry run: nothing was started.\n").c_str(), stdout);
     return 0;
   }
   training.prepare();  // may take a while, and Ctrl-C ends it: signals are caught from here on

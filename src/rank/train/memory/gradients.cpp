@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "config/config.h"
+#include "layout/memory/memory.h"
 #include "rank/train/memory/device_memory.h"
 
 namespace lockstep::train {
@@ -28,7 +29,8 @@ MemoryPlan plan_memory(const MemoryQuestion& question, const parallel::Replica& 
                                    .ranks = question.ranks,
                                    .gradient_elements = elements,
                                    .unclaimed_bytes = question.free_bytes.value_or(free_memory_bytes(gradients.device())) +
-                                                      elements * std::int64_t(gradients.element_size())},
+                                                      elements * std::int64_t(gradients.element_size()),
+                                   .exchange_bytes = layout::exchange_bytes(question.config, question.ranks, gradients.is_cuda())},
                                   agree);
 }
 
