@@ -7,6 +7,7 @@
 #include "rank/checkpoint/manifest.h"
 #include "support/temporary_folder.h"
 #include "unit/checkpoint/contents.h"
+#include "unit/checkpoint/error_of.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -18,16 +19,6 @@ std::string read_file(const fs::path& path) { return base::read_text(path); }
 void write_file(const fs::path& path, const std::string& bytes) {
   fs::remove(path);  // ext4 waits for the disk where a file is overwritten
   std::ofstream(path, std::ios::binary) << bytes;
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-    return "no error";
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::checkpoint);
-    return error.what();
-  }
 }
 
 TEST(Checkpoint, AnyNumberOfWritersReadBackTheSame) {

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 using support::FaultyFiles;
 
-std::string error_of(Saver& saver) {
+std::string error_from(Saver& saver) {
   try {
     saver.wait();
     return "";
@@ -32,7 +32,7 @@ std::string error_of(Saver& saver) {
 std::vector<std::string> save_together(std::vector<std::unique_ptr<Saver>>& savers, std::int64_t step, std::int64_t version) {
   for (auto& saver : savers) saver->begin(step, contents_of(version));
   std::vector<std::string> errors;
-  for (auto& saver : savers) errors.push_back(error_of(*saver));
+  for (auto& saver : savers) errors.push_back(error_from(*saver));
   return errors;
 }
 
@@ -41,7 +41,7 @@ std::vector<std::string> save_in_turn(std::vector<std::unique_ptr<Saver>>& saver
   std::vector<std::string> errors(savers.size());
   for (std::size_t i = savers.size(); i-- > 0;) {
     savers[i]->begin(step, contents_of(version));
-    errors[i] = error_of(*savers[i]);
+    errors[i] = error_from(*savers[i]);
   }
   return errors;
 }

@@ -11,6 +11,7 @@
 #include "support/source_folder/source_folder.h"
 #include "support/temporary_folder.h"
 #include "unit/checkpoint/contents.h"
+#include "unit/checkpoint/error_of.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -30,16 +31,6 @@ std::map<std::string, std::string> tensor_files(const fs::path& checkpoint) {
   manifest.time.clear();
   files["manifest.json"] = manifest_text(manifest);
   return files;
-}
-
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-    return "no error";
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::checkpoint);
-    return error.what();
-  }
 }
 
 // Each of `count` writers holds a slice of every tensor, some of them nothing.

@@ -9,10 +9,10 @@
 namespace lockstep::config {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-Json plain(const std::string& architecture, const std::string& type) {
+OrderedJson plain(const std::string& architecture, const std::string& type) {
   return {{"architectures", {architecture}}, {"model_type", type},       {"hidden_size", 64},        {"intermediate_size", 128},
           {"num_hidden_layers", 3},          {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 100},
           {"max_position_embeddings", 4096}, {"rms_norm_eps", 1e-05},    {"rope_theta", 500000.0},   {"torch_dtype", "bfloat16"},
@@ -27,7 +27,7 @@ class ModelFolder : public testing::Test {
     folder_.write("config.json", text);
     return read_model_folder(path);
   }
-  FolderModel read(const Json& json) { return read(json.dump()); }
+  FolderModel read(const OrderedJson& json) { return read(json.dump()); }
   TemporaryFolder folder_;
 };
 
@@ -58,7 +58,7 @@ TEST_F(ModelFolder, ShapeOfEachFamily) {
 }
 
 TEST_F(ModelFolder, WhatTransformersTakesForMissingKeys) {
-  Json json = plain("LlamaForCausalLM", "llama");
+  OrderedJson json = plain("LlamaForCausalLM", "llama");
   for (const char* key : {"architectures", "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "rope_theta", "torch_dtype",
                           "tie_word_embeddings", "initializer_range"})
     json.erase(key);
@@ -72,14 +72,14 @@ TEST_F(ModelFolder, WhatTransformersTakesForMissingKeys) {
 }
 
 TEST_F(ModelFolder, Windows) {
-  Json json = plain("Qwen2ForCausalLM", "qwen2");
+  OrderedJson json = plain("Qwen2ForCausalLM", "qwen2");
   json["sliding_window"] = 1024;
   EXPECT_EQ(read(json).model.sliding_window, 0);
   json["use_sliding_window"] = false;
   EXPECT_EQ(read(json).model.sliding_window, 0);
   json["use_sliding_window"] = true;
   EXPECT_EQ(read(json).model.sliding_window, 1024);
-  Json mistral = plain("MistralForCausalLM", "mistral");
+  OrderedJson mistral = plain("MistralForCausalLM", "mistral");
   mistral["sliding_window"] = nullptr;
   EXPECT_EQ(read(mistral).model.sliding_window, 0);
 }
@@ -87,18 +87,19 @@ TEST_F(ModelFolder, Windows) {
 TEST_F(ModelFolder, BothSpellingsOfRopeScaling) {
   const RopeScalingConfig wanted{
       .type = RopeScaling::llama3, .factor = 32, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_seq_len = 8192};
-  const Json numbers = {{"factor", 32.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 8192}};
-  Json old_way = plain("LlamaForCausalLM", "llama"), new_way = old_way;
+  const OrderedJson numbers = {
+      {"factor", 32.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 8192}};
+  OrderedJson old_way = plain("LlamaForCausalLM", "llama"), new_way = old_way;
   old_way["rope_scaling"] = numbers;
   old_way["rope_scaling"]["rope_type"] = "llama3";
   new_way.erase("rope_theta");
   new_way["rope_parameters"] = old_way["rope_scaling"];
   new_way["rope_parameters"]["rope_theta"] = 500000.0;
-  for (const Json& json : {old_way, new_way}) {
+  for (const OrderedJson& json : {old_way, new_way}) {
     EXPECT_EQ(read(json).model.rope_scaling, wanted);
     EXPECT_EQ(read(json).model.rope_theta, 500000);
   }
-  Json linear = plain("LlamaForCausalLM", "llama");
+  OrderedJson linear = plain("LlamaForCausalLM", "llama");
   linear["rope_scaling"] = {{"type", "linear"}, {"factor", 2}};
   EXPECT_EQ(read(linear).model.rope_scaling.type, RopeScaling::linear);
   EXPECT_EQ(read(linear).model.rope_scaling.factor, 2);
@@ -133,24 +134,41 @@ TEST_F(ModelFolder, WhatIsWrittenReadsBack) {
 }
 
 TEST_F(ModelFolder, ASourceKeepsWhatWeKnowNothingOf) {
-  Json json = plain("LlamaForCausalLM", "llama");
+  OrderedJson json = plain("LlamaForCausalLM", "llama");
   json["eos_token_id"] = {128001, 128008};
   json["_name_or_path"] = "somewhere";
   const FolderModel found = read(json);
   const fs::path folder = fs::path(folder_.write("marker", "")).parent_path();
-  Json expected = json;
+  OrderedJson expected = json;
   expected.erase("_name_or_path");
   expected["torch_dtype"] = "float16";
-  EXPECT_EQ(Json::parse(hugging_face_config(found.model, DType::f16, folder)), expected);
+  EXPECT_EQ(OrderedJson::parse(hugging_face_config(found.model, DType::f16, folder)), expected);
 }
 
 // Whatever a config.json holds, it is read within the ranges of our settings or refused; nothing else happens.
 TEST_F(ModelFolder, HostileFilesAreReadOrRefused) {
   const std::vector<std::string> seeds = {plain("LlamaForCausalLM", "llama").dump(), plain("Qwen3ForCausalLM", "qwen3").dump(),
                                           plain("MistralForCausalLM", "mistral").dump()};
-  const std::vector<Json> hostile = {
-      nullptr, true,          false,          0,     -1,        1,        2,       3, 1 << 30, 1e308, -0.5, "", "x",
-      "silu",  Json::array(), Json::object(), ~0ull, INT64_MIN, {1, {2}}, "linear"};
+  const std::vector<OrderedJson> hostile = {nullptr,
+                                            true,
+                                            false,
+                                            0,
+                                            -1,
+                                            1,
+                                            2,
+                                            3,
+                                            1 << 30,
+                                            1e308,
+                                            -0.5,
+                                            "",
+                                            "x",
+                                            "silu",
+                                            OrderedJson::array(),
+                                            OrderedJson::object(),
+                                            ~0ull,
+                                            INT64_MIN,
+                                            {1, {2}},
+                                            "linear"};
   const std::vector<std::string> more = {
       "rope_scaling", "rope_parameters", "sliding_window",      "use_sliding_window",    "head_dim", "attention_bias",
       "mlp_bias",     "hidden_act",      "quantization_config", "partial_rotary_factor", "dtype"};
@@ -164,7 +182,7 @@ TEST_F(ModelFolder, HostileFilesAreReadOrRefused) {
         text[random() % text.size()] = static_cast<char>(random());
       if (random() % 4 == 0) text.resize(random() % text.size());
     } else {
-      Json json = Json::parse(text);
+      OrderedJson json = OrderedJson::parse(text);
       for (int changes = 1 + static_cast<int>(random() % 3); changes > 0; --changes) {
         std::vector<std::string> keys = more;
         for (const auto& [key, value] : json.items()) keys.push_back(key);

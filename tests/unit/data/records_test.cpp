@@ -85,7 +85,7 @@ void collect(const Batch& batch, const Corpus& corpus, Trained& trained) {
   EXPECT_EQ(batch.trained, counted);
 }
 
-struct Geometry {
+struct RankGeometry {
   std::int64_t ranks, batch, accumulation;
 };
 
@@ -94,7 +94,7 @@ TEST_F(Records, AnyNumberOfRanksTrainsTheSameTokensInEachGlobalBatch) {
     const auto records = corpus(101, packed);
     ASSERT_EQ(records->packed(), packed);
     std::vector<Trained> expected;
-    for (const Geometry& geometry : {Geometry{1, 12, 1}, {1, 1, 12}, {2, 3, 2}, {3, 2, 2}, {4, 3, 1}, {12, 1, 1}}) {
+    for (const RankGeometry& geometry : {RankGeometry{1, 12, 1}, {1, 1, 12}, {2, 3, 2}, {3, 2, 2}, {4, 3, 1}, {12, 1, 1}}) {
       std::vector<Trained> steps;
       std::vector<std::unique_ptr<Loader>> ranks;
       for (std::int64_t rank = 0; rank < geometry.ranks; ++rank) {

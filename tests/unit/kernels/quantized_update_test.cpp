@@ -8,18 +8,11 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "rank/kernels/kernels.h"
 #include "rank/kernels/rules/update.h"
-#include "support/reference/test_device.h"
+#include "unit/kernels/update_fixture.h"
 
 namespace lockstep::kernels {
 namespace {
-
-at::Tensor random(std::int64_t count, int seed, at::ScalarType type = at::kFloat) {
-  return at::randn({count}, test::generator(seed)).to(type);
-}
-
-at::Tensor on_device(Control control) { return at::from_blob(&control, {kControlNumbers}, at::kDouble).clone().to(test::device()); }
 
 // A copy on the device that begins `shift` numbers into its memory: shifted, vectors no longer fit.
 at::Tensor placed(const at::Tensor& host, std::int64_t shift) {
@@ -29,17 +22,13 @@ at::Tensor placed(const at::Tensor& host, std::int64_t shift) {
   return view;
 }
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && at::equal(a.cpu().contiguous().view(at::kByte), b.cpu().contiguous().view(at::kByte));
-}
-
 // Numbers of a block, and what they must become.
 struct Moment {
   at::Tensor codes, scale, map;  // on the host
   std::vector<float> values;
   Moment(std::int64_t count, bool with_sign, int seed) : map(dynamic_map(with_sign, at::kCPU)), values(count) {
     codes = at::randint(0, 256, {count}, test::generator(seed), at::kByte);
-    scale = random((count + 255) / 256, seed + 1).abs();
+    scale = random_numbers((count + 255) / 256, seed + 1).abs();
     for (std::int64_t i = 0; i < count; ++i)
       values[i] = map.data_ptr<float>()[codes.data_ptr<std::uint8_t>()[i]] * scale.data_ptr<float>()[i / 256];
   }
@@ -71,7 +60,7 @@ TEST(AdamW8bit, IsTheBitsOfAPlainLoop) {
       for (const std::int64_t shift : {0, 3}) {
         SCOPED_TRACE(fmt::format("{} numbers, weights {}, shifted by {}", count, c10::toString(types.exact), shift));
         Moment first(count, true, 10), second(count, false, 20);
-        const auto gradient = random(count, 1, types.gradient), exact = random(count, 2, types.exact);
+        const auto gradient = random_numbers(count, 1, types.gradient), exact = random_numbers(count, 2, types.exact);
         const bool copies = types.weights != types.exact;
         const auto g = placed(gradient, shift), p = placed(exact, shift), w = copies ? placed(at::zeros({count}, types.weights), shift) : p;
         const QuantState m{placed(first.codes, shift), first.scale.to(test::device(), false, true), first.map.to(test::device())},
@@ -133,7 +122,7 @@ TEST(Nesterov, IsTheBitsOfAPlainLoop) {
   for (const auto& [gradient_type, momentum_type, out_type] : kinds)
     for (const std::int64_t count : {1, 300, 5000})
       for (const std::int64_t shift : {0, 3}) {
-        const auto gradient = random(count, 1, gradient_type), momentum = random(count, 2, momentum_type);
+        const auto gradient = random_numbers(count, 1, gradient_type), momentum = random_numbers(count, 2, momentum_type);
         const auto g = placed(gradient, shift), m = placed(momentum, shift), out = placed(at::zeros({count}, out_type), shift);
         const Control control{.factor = 0.37, .updates = 9, .loss_scale = 1};
         nesterov(g, m, out, on_device(control), {.beta1 = 0.95, .key = 5, .place = 64});

@@ -13,14 +13,14 @@ namespace {
 
 using namespace test;
 
-struct Case {
+struct Shape {
   std::int64_t rows, width, inner, rank;
 };
 
 // One tile; a few; sides that leave a rest in every direction; more tiles than processors; ranks that fill a step, half of one, and two.
-const std::vector<Case> kCases = {{128, 64, 64, 0},      {1, 8, 8, 0},        {256, 128, 128, 0},  {300, 328, 200, 0},
-                                  {300, 328, 200, 8},    {257, 72, 136, 16},  {256, 512, 512, 64}, {512, 256, 1024, 40},
-                                  {2304, 1160, 392, 16}, {4096, 2048, 256, 0}};
+const std::vector<Shape> kShapes = {{128, 64, 64, 0},      {1, 8, 8, 0},        {256, 128, 128, 0},  {300, 328, 200, 0},
+                                    {300, 328, 200, 8},    {257, 72, 136, 16},  {256, 512, 512, 64}, {512, 256, 1024, 40},
+                                    {2304, 1160, 392, 16}, {4096, 2048, 256, 0}};
 
 at::Tensor f32(const at::Tensor& t) { return t.to(at::kFloat); }
 at::Tensor bf16(at::IntArrayRef sizes, int seed, double scale = 1) { return (random(sizes, seed) * scale).to(at::kBFloat16); }
@@ -30,14 +30,14 @@ constexpr Within in_tensor_cores{.sums = 2e-5};  // which cut off what they add 
 template <typename F>
 void over_cases(F body) {
   if (!fuses_swiglu(bf16({1, 16}, 0), 8, 8)) GTEST_SKIP() << "needs a GPU of compute capability 9.0";
-  for (const Case& c : kCases) {
+  for (const Shape& c : kShapes) {
     SCOPED_TRACE(fmt::format("{} rows, width {}, inner {}, rank {}", c.rows, c.width, c.inner, c.rank));
     body(c);
   }
 }
 
 TEST(SwigluMatmul, Forward) {
-  over_cases([](const Case& c) {
+  over_cases([](const Shape& c) {
     const auto [rows, width, inner, rank] = c;
     const auto x = bf16({rows, inner}, 1), weight = bf16({2 * width, inner}, 2, 1 / std::sqrt(double(inner)));
     const ThinProduct thin = rank == 0 ? ThinProduct{} : ThinProduct{bf16({rows, 2 * rank}, 3), bf16({2 * width, rank}, 4, 0.2)};
@@ -57,7 +57,7 @@ TEST(SwigluMatmul, Forward) {
 }
 
 TEST(SwigluMatmul, Backward) {
-  over_cases([](const Case& c) {
+  over_cases([](const Shape& c) {
     const auto [rows, width, inner, rank] = c;
     const auto dout = bf16({rows, inner}, 1), weight = bf16({inner, width}, 2, 1 / std::sqrt(double(inner))),
                gate_up = bf16({rows, 2 * width}, 3);

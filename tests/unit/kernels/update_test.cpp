@@ -12,19 +12,12 @@
 
 #include <cmath>
 
-#include "rank/kernels/kernels.h"
-#include "support/reference/test_device.h"
+#include "unit/kernels/update_fixture.h"
 
 namespace lockstep::kernels {
 namespace {
 
-at::Tensor random(std::int64_t count, int seed, at::ScalarType type = at::kFloat) {
-  return at::randn({count}, test::generator(seed)).to(type);
-}
-
 Control control_numbers(double updates, double skip = 0) { return {.factor = 0.37, .skip = skip, .updates = updates, .loss_scale = 1}; }
-
-at::Tensor on_device(Control control) { return at::from_blob(&control, {kControlNumbers}, at::kDouble).clone().to(test::device()); }
 
 struct Case {
   const char* name;
@@ -67,10 +60,6 @@ at::Tensor settled(const std::vector<float>& values, at::ScalarType type, F bits
   return out;
 }
 
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && at::equal(a.cpu().view(at::kByte), b.cpu().view(at::kByte));
-}
-
 class Updates : public testing::TestWithParam<Case> {};
 
 // The rules as their papers and torch.optim state them, in f64. factor: what gradients are multiplied with first.
@@ -101,8 +90,8 @@ double one_step(double value, at::ScalarType type, double terms) {
 TEST_P(Updates, FollowTheirRule) {
   const auto& c = GetParam();
   constexpr std::int64_t count = 1003;
-  const auto before = random(count, 1, c.exact), gradient = random(count, 2, c.gradient), first = random(count, 3, c.state),
-             second = random(count, 4, c.state).abs();
+  const auto before = random_numbers(count, 1, c.exact), gradient = random_numbers(count, 2, c.gradient),
+             first = random_numbers(count, 3, c.state), second = random_numbers(count, 4, c.state).abs();
   const auto on = [](const at::Tensor& t) { return t.to(test::device(), false, true); };
   const UpdateBuffers buffers{on(gradient), on(before), {}, on(first), on(second)};
   const auto weights = c.weights != c.exact ? at::zeros({count}, buffers.exact.options().dtype(c.weights)) : buffers.exact;
@@ -128,8 +117,8 @@ TEST_P(Updates, FollowTheirRule) {
 TEST_P(Updates, AreTheBitsOfOneNumberAtATime) {
   const auto& c = GetParam();
   for (const std::int64_t count : {1, 7, 64, 1003, 70000}) {
-    const auto before = random(count, 1, c.exact), gradient = random(count, 2, c.gradient), first = random(count, 3, c.state),
-               second = random(count, 4, c.state).abs();
+    const auto before = random_numbers(count, 1, c.exact), gradient = random_numbers(count, 2, c.gradient),
+               first = random_numbers(count, 3, c.state), second = random_numbers(count, 4, c.state).abs();
     const UpdateBuffers on{gradient.to(test::device(), false, true),
                            before.to(test::device(), false, true),
                            {},
@@ -177,7 +166,7 @@ TEST_P(Updates, AreTheBitsOfOneNumberAtATime) {
 
 TEST_P(Updates, ThatAreSkippedChangeNothing) {
   const auto& c = GetParam();
-  const auto fresh = [&](int seed, at::ScalarType type) { return random(1003, seed, type).to(test::device()); };
+  const auto fresh = [&](int seed, at::ScalarType type) { return random_numbers(1003, seed, type).to(test::device()); };
   const auto gradient = fresh(1, c.gradient), exact = fresh(2, c.exact), first = fresh(3, c.state), second = fresh(4, c.state).abs();
   const auto e = exact.clone(), f = first.clone(), s = second.clone();
   gradient[5].fill_(NAN);

@@ -19,7 +19,7 @@
 namespace lockstep::model {
 namespace {
 
-struct Case {
+struct AdapterCase {
   std::string name;
   config::LoraConfig lora;
   std::function<void(config::ModelConfig&)> change = [](config::ModelConfig&) {};
@@ -61,7 +61,7 @@ void by_name_pattern(config::LoraConfig& l) {
   l.alpha_pattern = {"v_proj=9", "gate_proj=1.5"};
 }
 
-std::vector<Case> cases() {
+std::vector<AdapterCase> adapter_cases() {
   return {
       {.name = "all_linear", .lora = lora()},
       {.name = "query_and_value", .lora = lora({"q_proj", "v_proj"}, 3)},
@@ -143,16 +143,16 @@ struct Folded {
   at::Tensor dmagnitude(const at::Tensor& dfolded) const { return (dfolded * sum).sum(1) / norm; }
 };
 
-void expect_close(const at::Tensor& got, const at::Tensor& expected, const std::string& what) {
+void expect_near(const at::Tensor& got, const at::Tensor& expected, const std::string& what) {
   ASSERT_TRUE(got.defined() && expected.defined()) << what;
   const double size = expected.abs().max().item<double>() + 1e-12;
   EXPECT_LT((got - expected).abs().max().item<double>() / size, 2e-5) << what;
 }
 
-class Adapters : public testing::TestWithParam<Case> {};
+class Adapters : public testing::TestWithParam<AdapterCase> {};
 
 TEST_P(Adapters, EqualTheFoldedModel) {
-  const Case& c = GetParam();
+  const AdapterCase& c = GetParam();
   config::ModelConfig model = tiny();
   c.change(model);
   const auto device = test::device();
@@ -189,22 +189,22 @@ TEST_P(Adapters, EqualTheFoldedModel) {
   std::size_t compared = 0;
   for (const auto& [name, matrix] : folded) {
     const std::string module = prefix + name.substr(0, name.size() - std::string(".weight").size());
-    expect_close(gradients.at(module + ".lora_A.weight"), matrix.da(references.at(name)), module + " A");
-    expect_close(gradients.at(module + ".lora_B.weight"), matrix.db(references.at(name)), module + " B");
+    expect_near(gradients.at(module + ".lora_A.weight"), matrix.da(references.at(name)), module + " A");
+    expect_near(gradients.at(module + ".lora_B.weight"), matrix.db(references.at(name)), module + " B");
     compared += 2;
     if (!c.lora.dora) continue;
-    expect_close(gradients.at(module + ".lora_magnitude_vector"), matrix.dmagnitude(references.at(name)), module + " magnitude");
+    expect_near(gradients.at(module + ".lora_magnitude_vector"), matrix.dmagnitude(references.at(name)), module + " magnitude");
     ++compared;
   }
   for (const std::string name : {"model.embed_tokens.weight", "lm_head.weight"}) {
     if (!gradients.count(prefix + name)) continue;
-    expect_close(gradients.at(prefix + name), references.at(name), name);
+    expect_near(gradients.at(prefix + name), references.at(name), name);
     ++compared;
   }
   EXPECT_EQ(compared, gradients.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Adapters, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Table, Adapters, testing::ValuesIn(adapter_cases()), [](const auto& info) { return info.param.name; });
 
 // As many rows as it takes for SwiGLU to be part of its matmuls, where a device can do that.
 TEST(AdapterTypes, InSixteenBitsPointWhereTheyPointInF32) {
@@ -341,7 +341,7 @@ TEST(Packing, EqualsOneRecordAtATime) {
     }
     EXPECT_NEAR(loss, sum, 1e-3 * std::abs(sum));
     for (std::size_t u = 0; u < single_units.size(); ++u)
-      expect_close(packed_units[u]->gradients(), single_units[u]->gradients(), single_units[u]->name());
+      expect_near(packed_units[u]->gradients(), single_units[u]->gradients(), single_units[u]->name());
   }
 }
 

@@ -12,7 +12,7 @@
 namespace lockstep::model {
 namespace {
 
-struct Case {
+struct DecodeCase {
   std::string name;
   std::int64_t heads = 4, kv_heads = 4, head_dim = 0;
   bool tied = true, bias = false, head_norms = false, lora = false, dora = false, norms_behind = false;
@@ -37,13 +37,13 @@ struct Case {
 };
 
 // A decoder over random weights, with adapters that change something where the case asks for them.
-struct Model {
+struct DecodedModel {
   config::ModelConfig config;
   config::LoraConfig lora;
   std::vector<std::unique_ptr<Unit>> units, adapters;
   std::unique_ptr<Decoder> decoder;
 
-  explicit Model(const Case& c) : config(c.config()) {
+  explicit DecodedModel(const DecodeCase& c) : config(c.config()) {
     const UnitStorage storage{.device = test::device(), .weight_dtype = c.dtype, .trainable = false};
     units = test::make_units(config, storage);
     std::vector<Unit*> beside;
@@ -64,7 +64,7 @@ struct Model {
 // Sequences of different lengths, fed in pieces; every answer is compared with the logits of a plain forward.
 class Sequences {
  public:
-  Sequences(Model& model, std::int64_t batch, double tolerance)
+  Sequences(DecodedModel& model, std::int64_t batch, double tolerance)
       : model_(model), cache_(model.decoder->make_cache(batch)), tokens_(std::size_t(batch)), tolerance_(tolerance) {}
 
   DecodeCache& cache() { return cache_; }
@@ -101,16 +101,16 @@ class Sequences {
   }
 
  private:
-  Model& model_;
+  DecodedModel& model_;
   DecodeCache cache_;
   std::vector<std::vector<std::int64_t>> tokens_;
   double tolerance_;
 };
 
-class Decoding : public testing::TestWithParam<Case> {};
+class Decoding : public testing::TestWithParam<DecodeCase> {};
 
 TEST_P(Decoding, EqualsAWholeForward) {
-  Model model(GetParam());
+  DecodedModel model(GetParam());
   Sequences sequences(model, 3, GetParam().dtype == at::kFloat ? 1e-5 : 4e-2);
   sequences.feed({5, 9, 2});  // prompts
   for (int i = 0; i < 4; ++i) sequences.feed({1, 1, 1});
@@ -123,7 +123,7 @@ TEST_P(Decoding, EqualsAWholeForward) {
 }
 
 TEST_P(Decoding, OneSequence) {
-  Model model(GetParam());
+  DecodedModel model(GetParam());
   Sequences sequences(model, 1, GetParam().dtype == at::kFloat ? 1e-5 : 4e-2);
   sequences.feed({1});
   for (int i = 0; i < 70; ++i) {  // past the first growth of the cache
@@ -134,15 +134,16 @@ TEST_P(Decoding, OneSequence) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Decoding,
-                         testing::Values(Case{.name = "multi_head"}, Case{.name = "grouped", .kv_heads = 2},
-                                         Case{.name = "one_kv_head", .kv_heads = 1}, Case{.name = "untied", .kv_heads = 2, .tied = false},
-                                         Case{.name = "bias", .kv_heads = 2, .bias = true},
-                                         Case{.name = "head_norms", .kv_heads = 2, .head_norms = true},
-                                         Case{.name = "norms_behind", .kv_heads = 2, .norms_behind = true},
-                                         Case{.name = "wide_heads", .kv_heads = 2, .head_dim = 32},
-                                         Case{.name = "lora", .kv_heads = 2, .lora = true},
-                                         Case{.name = "dora", .kv_heads = 2, .lora = true, .dora = true},
-                                         Case{.name = "bf16", .kv_heads = 2, .dtype = at::kBFloat16}),
+                         testing::Values(DecodeCase{.name = "multi_head"}, DecodeCase{.name = "grouped", .kv_heads = 2},
+                                         DecodeCase{.name = "one_kv_head", .kv_heads = 1},
+                                         DecodeCase{.name = "untied", .kv_heads = 2, .tied = false},
+                                         DecodeCase{.name = "bias", .kv_heads = 2, .bias = true},
+                                         DecodeCase{.name = "head_norms", .kv_heads = 2, .head_norms = true},
+                                         DecodeCase{.name = "norms_behind", .kv_heads = 2, .norms_behind = true},
+                                         DecodeCase{.name = "wide_heads", .kv_heads = 2, .head_dim = 32},
+                                         DecodeCase{.name = "lora", .kv_heads = 2, .lora = true},
+                                         DecodeCase{.name = "dora", .kv_heads = 2, .lora = true, .dora = true},
+                                         DecodeCase{.name = "bf16", .kv_heads = 2, .dtype = at::kBFloat16}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

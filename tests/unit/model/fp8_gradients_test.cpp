@@ -22,14 +22,14 @@
 namespace lockstep::model {
 namespace {
 
-struct Case {
+struct Fp8Case {
   std::string name;
   bool bias = false;  // and head norms
   bool lora = false, dora = false;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const Fp8Case& c, std::ostream* out) { *out << c.name; }
 
-config::ModelConfig model_of(const Case& c) {
+config::ModelConfig model_of(const Fp8Case& c) {
   config::ModelConfig m;
   m.hidden_size = 128;
   m.num_layers = 2;
@@ -42,7 +42,7 @@ config::ModelConfig model_of(const Case& c) {
   return config::with_defaults(m);
 }
 
-config::LoraConfig lora_of(const Case& c) {
+config::LoraConfig lora_of(const Fp8Case& c) {
   config::LoraConfig lora;
   lora.enabled = c.lora;
   lora.rank = 8;
@@ -60,7 +60,7 @@ using Gradients = std::map<std::string, at::Tensor>;  // f64 on the CPU
 class Model {
  public:
   // table: null for products without 8 bits.
-  Model(const Case& c, at::ScalarType type, const kernels::Fp8Table* table) : config_(model_of(c)), lora_(lora_of(c)) {
+  Model(const Fp8Case& c, at::ScalarType type, const kernels::Fp8Table* table) : config_(model_of(c)), lora_(lora_of(c)) {
     const UnitStorage trained{.device = test::device(), .weight_dtype = type, .gradient_dtype = at::kFloat};
     UnitStorage base = trained;
     base.trainable = !c.lora;
@@ -111,7 +111,7 @@ class Model {
   std::unique_ptr<Decoder> decoder_;
 };
 
-Gradients written_out(const Case& c, int seed) {
+Gradients written_out(const Fp8Case& c, int seed) {
   const config::ModelConfig m = model_of(c);
   const auto units = test::make_units(m, {.device = test::device(), .weight_dtype = at::kBFloat16});
   const auto parameters = reference::copy_parameters(test::pointers(units));
@@ -136,10 +136,10 @@ std::map<std::string, double> errors(const std::vector<Gradients>& exact, F vers
   return off;
 }
 
-class Fp8Gradients : public testing::TestWithParam<Case> {};
+class Fp8Gradients : public testing::TestWithParam<Fp8Case> {};
 
 TEST_P(Fp8Gradients, AreNoFurtherFromTheExactOnesThanTheRoundingsAlone) {
-  const Case& c = GetParam();
+  const Fp8Case& c = GetParam();
   const bool real = kernels::has_fp8(test::device());
   if (!real && c.lora)
     GTEST_SKIP() << "needs a GPU of compute capability 8.9 or later: without one adapters have nothing to be compared with";
@@ -162,9 +162,9 @@ TEST_P(Fp8Gradients, AreNoFurtherFromTheExactOnesThanTheRoundingsAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Fp8Gradients,
-                         testing::Values(Case{.name = "plain"}, Case{.name = "bias_and_head_norms", .bias = true},
-                                         Case{.name = "lora", .bias = true, .lora = true},
-                                         Case{.name = "dora", .bias = true, .lora = true, .dora = true}),
+                         testing::Values(Fp8Case{.name = "plain"}, Fp8Case{.name = "bias_and_head_norms", .bias = true},
+                                         Fp8Case{.name = "lora", .bias = true, .lora = true},
+                                         Fp8Case{.name = "dora", .bias = true, .lora = true, .dora = true}),
                          [](const auto& info) { return info.param.name; });
 
 // Runs the device's kernels, and the simulation on a copy of what they were given. Every product of a step is on the list.
@@ -228,7 +228,7 @@ bool multiply_both(const kernels::Fp8Matmul& a, kernels::Stream stream) {
   return true;
 }
 
-class Fp8StepProducts : public testing::TestWithParam<Case> {};
+class Fp8StepProducts : public testing::TestWithParam<Fp8Case> {};
 
 TEST_P(Fp8StepProducts, OfAStepAreThoseOfTheCastsSimulated) {
   if (!kernels::has_fp8(test::device())) GTEST_SKIP() << "needs a GPU of compute capability 8.9 or later: 8-bit products";
@@ -245,9 +245,9 @@ TEST_P(Fp8StepProducts, OfAStepAreThoseOfTheCastsSimulated) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Fp8StepProducts,
-                         testing::Values(Case{.name = "plain"}, Case{.name = "bias_and_head_norms", .bias = true},
-                                         Case{.name = "lora", .bias = true, .lora = true},
-                                         Case{.name = "dora", .bias = true, .lora = true, .dora = true}),
+                         testing::Values(Fp8Case{.name = "plain"}, Fp8Case{.name = "bias_and_head_norms", .bias = true},
+                                         Fp8Case{.name = "lora", .bias = true, .lora = true},
+                                         Fp8Case{.name = "dora", .bias = true, .lora = true, .dora = true}),
                          [](const auto& info) { return info.param.name; });
 
 // ATen's casts, which the simulation and the kernels' tests rest on: to the nearest of the format's 256 values, of two equally near ones to

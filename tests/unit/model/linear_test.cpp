@@ -14,12 +14,12 @@
 namespace lockstep::model {
 namespace {
 
-struct Sizes {
+struct LinearSizes {
   std::int64_t rows, in, out;
 };
 
-const std::vector<Sizes> kSizes = {{1, 1, 1},    {1, 64, 96},     {64, 1, 8},      {3, 5, 7},       {128, 96, 1}, {130, 72, 264},
-                                   {17, 33, 65}, {257, 128, 384}, {100, 896, 152}, {260, 264, 520}, {31, 8, 1000}};
+const std::vector<LinearSizes> kSizes = {{1, 1, 1},    {1, 64, 96},     {64, 1, 8},      {3, 5, 7},       {128, 96, 1}, {130, 72, 264},
+                                         {17, 33, 65}, {257, 128, 384}, {100, 896, 152}, {260, 264, 520}, {31, 8, 1000}};
 const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kBFloat16, at::kHalf};
 
 at::Tensor random(at::IntArrayRef sizes, int seed, at::ScalarType type) {
@@ -46,7 +46,7 @@ void over_sizes(F body) {
 }
 
 TEST(Linear, ForwardWithAndWithoutBias) {
-  over_sizes([](const Sizes& s, at::ScalarType type) {
+  over_sizes([](const LinearSizes& s, at::ScalarType type) {
     const auto x = random({s.rows, s.in}, 1, type), weight = random({s.out, s.in}, 2, type), bias = random({s.out}, 3, type);
     const auto out = at::full_like(random({s.rows, s.out}, 4, type), NAN);  // what was there must not matter
     const auto expected = at::matmul(f32(x), f32(weight).t());
@@ -61,7 +61,7 @@ TEST(Linear, ForwardWithAndWithoutBias) {
 }
 
 TEST(Linear, BackwardInput) {
-  over_sizes([](const Sizes& s, at::ScalarType type) {
+  over_sizes([](const LinearSizes& s, at::ScalarType type) {
     const auto dout = random({s.rows, s.out}, 1, type), weight = random({s.out, s.in}, 2, type);
     const auto dx = at::full_like(random({s.rows, s.in}, 3, type), NAN);
     linear_backward_input(dx, dout, weight);
@@ -70,7 +70,7 @@ TEST(Linear, BackwardInput) {
 }
 
 TEST(Linear, BackwardWeightAddsToWhatIsThere) {
-  over_sizes([](const Sizes& s, at::ScalarType type) {
+  over_sizes([](const LinearSizes& s, at::ScalarType type) {
     for (const auto gradient_type : {at::kFloat, type}) {
       const auto dout = random({s.rows, s.out}, 1, type), x = random({s.rows, s.in}, 2, type);
       const auto dweight = random({s.out, s.in}, 3, gradient_type), before = dweight.clone();

@@ -38,11 +38,11 @@ config::LoraConfig small_lora(bool dora) {
   return lora;
 }
 
-struct Model {
+struct QuantizedModel {
   std::vector<std::unique_ptr<Unit>> units, adapters;
   std::unique_ptr<Decoder> decoder;
 
-  Model(const config::ModelConfig& config, const config::LoraConfig& lora, const UnitStorage& frozen) {
+  QuantizedModel(const config::ModelConfig& config, const config::LoraConfig& lora, const UnitStorage& frozen) {
     units = test::make_units(config, frozen);
     UnitStorage trained = frozen;
     trained.trainable = true;
@@ -79,7 +79,7 @@ UnitStorage frozen_as(Quantization quantization, at::ScalarType dtype = at::kFlo
 }
 
 // What the quantized units stand for, in units that hold it whole.
-void copy_dense(const Model& from, const Model& to) {
+void copy_dense(const QuantizedModel& from, const QuantizedModel& to) {
   at::Tensor buffer;
   for (std::size_t u = 0; u < from.units.size(); ++u) {
     const Unit &quantized = *from.units[u], &dense = *to.units[u];
@@ -94,7 +94,7 @@ void expect_the_model_it_stands_for(const config::ModelConfig& config, const con
                                     std::int64_t samples) {
   UnitStorage plain = storage;
   plain.quantization = Quantization::none;
-  Model few(config, lora, storage), whole(config, lora, plain);
+  QuantizedModel few(config, lora, storage), whole(config, lora, plain);
   copy_dense(few, whole);
   few.stir();
   whole.stir();
@@ -136,7 +136,7 @@ TEST(Quantized, RecomputingGivesTheSameBits) {
   const auto scale = at::ones({}, at::TensorOptions().device(test::device()));
   at::Tensor loss, gradients;
   for (const auto keep : {Recompute::none, Recompute::norms, Recompute::qkv, Recompute::blocks}) {
-    Model model(config, lora, frozen_as(Quantization::nf4));
+    QuantizedModel model(config, lora, frozen_as(Quantization::nf4));
     model.stir();
     model.decoder->set_recompute(std::vector(std::size_t(config.num_layers), keep));
     const auto this_loss = model.decoder->forward_backward(batch.tokens, batch.targets, scale);
@@ -167,7 +167,7 @@ TEST(Quantized, UnitsHoldCodesAndNothingElse) {
                          {Quantization::nf4, false, weights / 2 + blocks * 4},
                          {Quantization::int8, true, weights + blocks * 4},
                          {Quantization::none, true, weights * 2}}) {
-    Model model(config, lora, frozen_as(quantization, at::kBFloat16, double_quant));
+    QuantizedModel model(config, lora, frozen_as(quantization, at::kBFloat16, double_quant));
     const Unit& block = *model.units[1];
     EXPECT_EQ(block.bytes(), 7 * bytes + plain * 2);
     EXPECT_FALSE(block.trainable());

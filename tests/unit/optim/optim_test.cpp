@@ -19,7 +19,7 @@ model::UnitSpec small_unit() {
                      {.name = "n", .pieces = {{"n1", {7}}, {"n2", {5}}}, .init = model::Init::ones, .init_std = 0, .decay = false}}};
 }
 
-at::Tensor scalar(double value) { return at::full({}, value, at::TensorOptions().dtype(at::kDouble)).to(test::device()); }
+at::Tensor f64_scalar(double value) { return at::full({}, value, at::TensorOptions().dtype(at::kDouble)).to(test::device()); }
 
 // AdamW as its paper has it, one number at a time.
 struct PlainAdamW {
@@ -58,7 +58,7 @@ TEST_P(AdamWTypes, EqualsThePlainLoop) {
     unit.gradients().copy_(at::randn({unit.elements()}, test::generator(10 + t)));
     const double lr = 0.01 * t;
     plain.step(numbers(unit.gradients()), unit.decayed(), lr, settings, t);
-    adamw.finish_gradients(adamw.sum_of_squares(), scalar(1), scalar(0));
+    adamw.finish_gradients(adamw.sum_of_squares(), f64_scalar(1), f64_scalar(0));
     adamw.step(lr);
     EXPECT_EQ(unit.gradients().abs().max().item<double>(), 0) << "gradients are zero for the next step";
   }
@@ -107,7 +107,7 @@ TEST(Control, DecidesClipsScalesAndSkips) {
     unit.gradients().zero_();
     unit.gradients()[3].fill_(s.gradient);
     const auto weights = unit.weights().clone(), moment = adamw.first(0).clone();
-    adamw.finish_gradients(adamw.sum_of_squares(), scalar(s.tokens), scalar(s.loss));
+    adamw.finish_gradients(adamw.sum_of_squares(), f64_scalar(s.tokens), f64_scalar(s.loss));
     adamw.step(1e-3);
     const auto report = adamw.report();
     EXPECT_EQ(report.skipped, s.skipped) << i;
@@ -134,7 +134,7 @@ TEST(Control, ClippedUpdateEqualsUpdateWithAScaledGradient) {
   clipped.gradients().copy_(gradient);
   scaled.gradients().copy_(gradient * (0.5 / (norm + 1e-6)));
   for (auto* optimizer : {&a, &b}) {
-    optimizer->finish_gradients(optimizer->sum_of_squares(), scalar(1), scalar(0));
+    optimizer->finish_gradients(optimizer->sum_of_squares(), f64_scalar(1), f64_scalar(0));
     optimizer->step(1e-2);
   }
   EXPECT_NEAR(a.report().gradient_norm, norm, 1e-5);
