@@ -11,6 +11,7 @@
 #include "config/adapter/folder.h"
 #include "config/follow_folder.h"
 #include "config/import/import.h"
+#include "config/mistakes.h"
 #include "config/table/option.h"
 #include "config/table/value.h"
 
@@ -48,7 +49,7 @@ class Loader {
     if (problems_.empty() && folder_ == Folder::follow) problems_ = follow_model_folder(settings_);
     if (problems_.empty() && folder_ == Folder::follow) problems_ = follow_adapter_folder(settings_);
     if (problems_.empty()) problems_ = broken_rules(settings_);
-    if (!problems_.empty()) throw base::usage_error("config", "{}", all_problems());
+    if (!problems_.empty()) throw Mistakes(std::move(problems_));
     fill_in();
     return std::move(settings_);
   }
@@ -218,20 +219,22 @@ class Loader {
 
   void derived(const char* key, std::string from) { settings_.sources[key] = {Origin::derived, std::move(from)}; }
 
-  std::string all_problems() const {
-    if (problems_.size() == 1) return problems_.front();
-    std::string text = fmt::format("{} mistakes:", problems_.size());
-    for (const std::string& problem : problems_) text += "\n  " + problem;
-    return text;
-  }
-
   const Request& request_;
   Folder folder_;
   Settings settings_;
   std::vector<std::string> problems_;
 };
 
+std::string all_of(const std::vector<std::string>& problems) {
+  if (problems.size() == 1) return problems.front();
+  std::string text = fmt::format("{} mistakes:", problems.size());
+  for (const std::string& problem : problems) text += "\n  " + problem;
+  return text;
+}
+
 }  // namespace
+
+Mistakes::Mistakes(std::vector<std::string> list) : UserError(base::ExitCode::usage, "config", all_of(list)), list_(std::move(list)) {}
 
 std::string Source::text() const {
   switch (origin) {

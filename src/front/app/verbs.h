@@ -8,6 +8,7 @@ namespace lockstep::app {
 
 int run_train_verb(std::span<const std::string> args, const std::string& typed_program);
 int run_ask_verb(std::span<const std::string> args);
+int run_ui_verb(std::span<const std::string> args);
 int run_generate_verb(std::span<const std::string> args);
 int run_chat_verb(std::span<const std::string> args);
 int run_export_verb(std::span<const std::string> args);

@@ -39,13 +39,6 @@ bool needs_quotes(const std::string& word) {
          word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") != std::string::npos;
 }
 
-std::string quoted(const std::string& word) {
-  if (!needs_quotes(word)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 // Whether one of the flags (in either spelling) or keys was given, and how many arguments it took.
 bool is_flag(const std::string& argument, std::initializer_list<std::string_view> names) {
   const std::string name = argument.substr(0, argument.find('='));
@@ -53,6 +46,13 @@ bool is_flag(const std::string& argument, std::initializer_list<std::string_view
 }
 
 }  // namespace
+
+std::string quoted(const std::string& word) {
+  if (!needs_quotes(word)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
 
 fs::path checkpoints_of(const config::RunConfig& config) {
   return config.trainer.checkpoint_dir.empty() ? journal::RunFolder{fs::path(config.output) / config.name}.checkpoints()

@@ -13,6 +13,7 @@
 #include "front/job/memory_advice.h"
 #include "front/job/naming.h"
 #include "front/launch/libtorch.h"
+#include "journal/ending.h"
 #include "corpus/samples/split.h"
 
 namespace lockstep::job {
@@ -22,6 +23,16 @@ namespace fs = std::filesystem;
 using launch::Outcome;
 
 struct StoppedEarly {};  // while data was tokenized
+
+std::string_view status_of(const Outcome& outcome) {
+  switch (outcome.kind) {
+    case Outcome::Kind::complete: return "complete";
+    case Outcome::Kind::stopped: return "stopped";
+    case Outcome::Kind::ended_at_once: return "ended";
+    case Outcome::Kind::failed: return "failed";
+  }
+  return "";
+}
 
 // What a person must mend first would only fail again.
 bool worth_a_restart(int exit_code) {
@@ -113,6 +124,7 @@ std::vector<launch::meet::SharedFolder> Training::shared_folders() const {
 void Training::write_config(bool restart) {
   launch::Job& job = setup_.job;
   base::real_files().create_directories(job.folder.root);
+  if (setup_.writes_shared_files) journal::remove_ending(job.folder);
   const std::string text = config::to_yaml(setup_.settings);
   if (setup_.writes_shared_files) {
     job.config = job.folder.config();
@@ -207,9 +219,28 @@ Ended Training::conclude(Outcome outcome, double seconds) {
               .last_loss = follower_ ? follower_->last_loss() : std::nullopt};
   if (ended.outcome.kind == Outcome::Kind::ended_at_once) ended.exit_code = 128 + ended.outcome.signal;
   if (ended.outcome.kind == Outcome::Kind::failed) ended.exit_code = ended.outcome.report.exit_code;
+  leave_ending(ended);
   owned_.reset();  // whoever hears of the end may go on with the run
   listener_(ended);
   return ended;
+}
+
+// For whoever looks at the run folder later. A run that never began leaves nothing, and a full disk is no second failure.
+void Training::leave_ending(const Ended& ended) const {
+  if (!owned_ || owned_->lost_to() || !fs::exists(setup_.job.folder.config())) return;
+  const launch::Report& report = ended.outcome.report;
+  try {
+    journal::write_ending(setup_.job.folder, {.status = std::string(status_of(ended.outcome)),
+                                              .exit_code = ended.exit_code,
+                                              .rank = report.rank,
+                                              .error = report.headline,
+                                              .report = report.text,
+                                              .resume = ended.resume,
+                                              .seconds = ended.seconds,
+                                              .last_step = ended.last_step});
+  } catch (const base::UserError& error) {
+    listener_(Note{error.what()});
+  }
 }
 
 }  // namespace lockstep::job

@@ -66,6 +66,7 @@ class Training {
   bool starts_again(const launch::Outcome& outcome, bool allowed) const;
   std::string choose_restart();
   Ended conclude(launch::Outcome outcome, double seconds);
+  void leave_ending(const Ended& ended) const;
 
   launch::Environment environment_;
   Called called_;

@@ -1,0 +1,90 @@
+// Paths are judged with all links followed, so no name leads out.
+#include "front/serve/folders.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+
+namespace lockstep::serve {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path real(const fs::path& path) {
+  std::error_code error;
+  const fs::path followed = fs::weakly_canonical(fs::absolute(path), error);
+  return error ? fs::path() : followed;
+}
+
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  const auto [end, rest] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return end == folder.end();
+}
+
+}  // namespace
+
+const std::vector<std::string>& path_settings() {
+  static const std::vector<std::string> keys = {"model.path",         "data.path",      "data.validation_path",   "data.tokenizer",
+                                                "data.chat_template", "data.cache_dir", "trainer.checkpoint_dir", "checkpoint.resume",
+                                                "lora.adapters"};
+  return keys;
+}
+
+Folders::Folders(fs::path output, const std::vector<std::string>& allowed) : output_(std::move(output)) {
+  base::real_files().create_directories(output_);
+  allowed_.push_back(real(output_));
+  for (const std::string& folder : allowed) {
+    std::error_code error;
+    if (!fs::is_directory(folder, error)) throw base::usage_error("ui", "--folder {}: there is no such folder.", folder);
+    allowed_.push_back(real(folder));
+  }
+}
+
+bool Folders::allows(const fs::path& path) const {
+  const fs::path followed = real(path);
+  return !followed.empty() &&
+         std::any_of(allowed_.begin(), allowed_.end(), [&](const fs::path& folder) { return lies_in(followed, folder); });
+}
+
+void Folders::expect_allowed(const fs::path& path) const {
+  if (allows(path)) return;
+  std::vector<std::string> names;
+  for (const fs::path& folder : allowed_) names.push_back(folder.string());
+  throw base::usage_error("ui", "{} lies outside the folders that this page may use ({}). Start it with --folder DIR to allow another.",
+                          path.string(), base::join(names, ", "));
+}
+
+void Folders::expect_allowed(const std::map<std::string, std::string>& settings) const {
+  for (const auto& [key, value] : settings) {
+    if (key == "output")
+      throw base::usage_error("ui", "output = {}: this page's runs lie in {}. Start it with --output DIR for others.", value,
+                              output_.string());
+    if (key == "name" && !value.empty() && !is_name(value))
+      throw base::usage_error("ui", "name = {} must be a plain name: letters, digits, '.', '-' and '_', at most 120 of them.", value);
+    if (value.empty() || std::find(path_settings().begin(), path_settings().end(), key) == path_settings().end()) continue;
+    if (key == "checkpoint.resume" && value == "auto") continue;
+    if (key == "data.chat_template" && value.find("{") != std::string::npos) continue;  // the template itself
+    for (const std::string& one : base::split(value, ',')) expect_allowed(fs::path(base::trim(one)));
+  }
+}
+
+bool Folders::is_name(const std::string& name) {
+  return !name.empty() && name.size() <= 120 && name[0] != '.' && name[0] != '-' &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '_';
+         });
+}
+
+fs::path Folders::run(const std::string& name) const {
+  const fs::path folder = output_ / name;
+  std::error_code error;
+  if (!is_name(name) || !fs::is_directory(folder, error) || !allows(folder))
+    throw base::usage_error("ui", "there is no run {} in {}.", name.substr(0, 120), output_.string());
+  return folder;
+}
+
+}  // namespace lockstep::serve

@@ -1,0 +1,40 @@
+// Which folders the page may read and write: where runs lie, and those that whoever started it has allowed.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep::serve {
+
+// Any thread.
+class Folders {
+ public:
+  // `output`: where runs lie; made where it is not there. `allowed`: beside it. UserError where one of them is no folder.
+  Folders(std::filesystem::path output, const std::vector<std::string>& allowed);
+
+  const std::filesystem::path& output() const { return output_; }
+  const std::vector<std::filesystem::path>& allowed() const { return allowed_; }
+
+  // UserError that names the allowed folders where a path, links followed, lies in none of them.
+  void expect_allowed(const std::filesystem::path& path) const;
+  bool allows(const std::filesystem::path& path) const;
+  // Every setting that names a file or folder. UserError, as above; also for `output`, which is the page's own.
+  void expect_allowed(const std::map<std::string, std::string>& settings) const;
+
+  // A run by its name: a folder in output() and nothing else. UserError where the name is none.
+  std::filesystem::path run(const std::string& name) const;
+  static bool is_name(const std::string& name);
+  // Where the page keeps what is not a run's own: its starts, presets, the queue.
+  std::filesystem::path own() const { return output_ / ".ui"; }
+
+ private:
+  std::filesystem::path output_;
+  std::vector<std::filesystem::path> allowed_;  // without links, output_ first
+};
+
+// Settings that name files or folders, and what else of text there is: together every text of the table.
+const std::vector<std::string>& path_settings();
+
+}  // namespace lockstep::serve

@@ -1,0 +1,212 @@
+// Routes, and what stands behind each.
+#include "front/serve/page.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "front/launch/devices/devices.h"
+#include "front/serve/assets.h"
+#include "journal/control.h"
+#include "journal/lease.h"
+#include "journal/run_folder.h"
+
+namespace lockstep::serve {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+http::Response json_answer(const Json& json, int status = 200) {
+  return {.status = status, .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
+}
+
+// What the star of a route stands for; nothing where the path is another.
+std::optional<std::string> matched(std::string_view route, const std::string& path) {
+  const std::vector<std::string> wanted = base::split(route, '/'), given = base::split(path, '/');
+  if (wanted.size() != given.size()) return std::nullopt;
+  std::string star;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == "*")
+      star = given[i];
+    else if (wanted[i] != given[i])
+      return std::nullopt;
+  }
+  return star;
+}
+
+// {"trainer.learning_rate": "3e-4", "lora.enabled": true} as texts.
+Values values_in(const Json& body) {
+  Values values;
+  const auto settings = body.find("settings");
+  if (settings == body.end()) return values;
+  if (!settings->is_object() || settings->size() > 500) throw base::usage_error("ui", "settings must be an object of keys and values.");
+  for (const auto& [key, value] : settings->items()) {
+    if (value.is_null()) continue;
+    if (value.is_structured()) throw base::usage_error("ui", "{}: lists are written as text, such as \"0,1\".", key.substr(0, 80));
+    values[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  return values;
+}
+
+double number_asked(const http::Request& request, std::string_view name, double otherwise) {
+  return base::parse_number(request.asked(name)).value_or(otherwise);
+}
+
+std::string fresh_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+Json devices_json() {
+  const launch::Machine machine = launch::look_at_machine(launch::process_environment());
+  Json gpus = Json::array();
+  for (std::size_t i = 0; i < machine.visible.size(); ++i) {
+    const launch::Gpu& gpu = machine.visible[i].gpu;
+    gpus.push_back({{"id", i}, {"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}, {"free_bytes", gpu.free_bytes}});
+  }
+  return {{"gpus", gpus}, {"cores", machine.cores}, {"problem", machine.problem}};
+}
+
+}  // namespace
+
+Page::Page(Options options)
+    : options_(std::move(options)),
+      guard_(options_.host, options_.token),
+      folders_(options_.output, options_.folders),
+      starts_(folders_),
+      runs_(folders_, logs_, starts_),
+      live_(folders_, runs_, starts_) {}
+
+const std::vector<Page::Route>& Page::routes() {
+  static const std::vector<Route> table = {
+      {"GET", "/api/state", &Page::state},          {"GET", "/api/settings", &Page::settings},
+      {"POST", "/api/plan", &Page::plan},           {"GET", "/api/runs", &Page::list_runs},
+      {"POST", "/api/runs", &Page::start_run},      {"GET", "/api/runs/*", &Page::show_run},
+      {"DELETE", "/api/runs/*", &Page::delete_run}, {"GET", "/api/runs/*/series", &Page::show_series},
+      {"GET", "/api/runs/*/log", &Page::show_log},  {"POST", "/api/runs/*/resume", &Page::resume_run},
+      {"POST", "/api/runs/*/ask", &Page::ask_run},  {"GET", "/api/stream", &Page::stream},
+  };
+  return table;
+}
+
+http::Response Page::answer(const http::Request& request) {
+  if (auto stopped = guard_.stops(request)) return std::move(*stopped);
+  if (request.path.starts_with("/api/")) return answer_api(request);
+  if (request.method != "GET" && request.method != "HEAD") return http::plain_answer(405, "the page is only read");
+  return asset(request);
+}
+
+http::Response Page::answer_api(const http::Request& request) {
+  bool known = false;
+  for (const Route& route : routes()) {
+    const auto star = matched(route.path, request.path);
+    if (!star) continue;
+    known = true;
+    if (route.method != request.method && !(route.method == "GET" && request.method == "HEAD")) continue;
+    Json body = Json::object();
+    if (!request.body.empty()) {
+      auto read = base::json_if_any(request.body);
+      if (!read || !read->is_object()) return http::plain_answer(400, "the body must be one JSON object");
+      body = std::move(*read);
+    }
+    return (this->*route.run)({request, *star, body});
+  }
+  return known ? http::plain_answer(405, "this address knows other methods") : http::plain_answer(404, "there is nothing at this address");
+}
+
+// A folder, or a start that has not come to one.
+void Page::expect_run(const std::string& name) {
+  if (!Folders::is_name(name) || !starts_.of(name)) folders_.run(name);
+}
+
+http::Response Page::state(const Call&) {
+  Json folders = Json::array();
+  for (const auto& folder : folders_.allowed()) folders.push_back(folder.string());
+  return json_answer({{"version", options_.version},
+                      {"output", folders_.output().string()},
+                      {"folders", folders},
+                      {"devices", devices_json()},
+                      {"runs", runs_.list()}});
+}
+
+http::Response Page::settings(const Call&) { return json_answer(schema()); }
+
+http::Response Page::plan(const Call& call) {
+  const std::string resumed = call.body.value("resume", "");
+  if (!resumed.empty()) folders_.run(resumed);
+  return json_answer(draft(folders_, values_in(call.body), resumed).judged);
+}
+
+http::Response Page::list_runs(const Call&) { return json_answer(runs_.list()); }
+
+http::Response Page::show_run(const Call& call) {
+  expect_run(call.name);
+  return json_answer(runs_.details(call.name));
+}
+
+http::Response Page::show_series(const Call& call) {
+  expect_run(call.name);
+  const auto log = logs_.of(folders_.output() / call.name);
+  log->refresh();
+  const double points = std::clamp(number_asked(call.request, "points", 800), 10.0, 4000.0);
+  return json_answer(log->series(static_cast<std::size_t>(points), number_asked(call.request, "from", 0),
+                                 number_asked(call.request, "to", std::numeric_limits<double>::max())));
+}
+
+http::Response Page::show_log(const Call& call) {
+  expect_run(call.name);
+  const double rank = std::clamp(number_asked(call.request, "rank", -1), -1.0, 1e6),
+               lines = std::clamp(number_asked(call.request, "lines", 200), 1.0, 2000.0);
+  return json_answer(runs_.log_lines(call.name, static_cast<int>(rank), static_cast<int>(lines)));
+}
+
+http::Response Page::start_run(const Call& call) {
+  const Draft made = draft(folders_, values_in(call.body));
+  if (!made.good) return json_answer(made.judged, 422);
+  starts_.start(made.name, made.arguments);
+  return json_answer({{"name", made.name}, {"command", made.judged["command"]}}, 202);
+}
+
+http::Response Page::resume_run(const Call& call) {
+  folders_.run(call.name);
+  const Draft made = draft(folders_, values_in(call.body), call.name);
+  if (!made.good) return json_answer(made.judged, 422);
+  starts_.start(made.name, made.arguments);
+  return json_answer({{"name", made.name}, {"command", made.judged["command"]}}, 202);
+}
+
+// The answer comes to the page as a line of metrics.jsonl, with the id.
+http::Response Page::ask_run(const Call& call) {
+  const auto wish = journal::wish_named(call.body.value("wish", ""));
+  if (!wish) throw base::usage_error("ui", "a run can be asked to stop, save, evaluate or sample.");
+  expect_run(call.name);
+  const journal::RunFolder folder{folders_.output() / call.name};
+  const auto holder = journal::lease_holder(folder.root);
+  if (!holder || holder->gone) {
+    if (*wish == journal::Wish::stop && starts_.stop(call.name)) return json_answer({{"id", ""}, {"wish", "stop"}}, 202);
+    return http::plain_answer(409, fmt::format("{} is not being trained: nobody could answer.", call.name));
+  }
+  const journal::Asked asked{fresh_id(), *wish};
+  if (!journal::leave_wishes(folder.control(), std::span(&asked, 1), holder->token))
+    return http::plain_answer(409, "the run has not taken up what it was asked for last; try again in a moment.");
+  return json_answer({{"id", asked.id}, {"wish", journal::name_of(*wish)}}, 202);
+}
+
+http::Response Page::delete_run(const Call& call) {
+  expect_run(call.name);
+  runs_.remove(call.name);
+  return json_answer({{"deleted", call.name}});
+}
+
+http::Response Page::stream(const Call& call) {
+  const std::string run = call.request.asked("run");
+  if (!run.empty()) expect_run(run);
+  return {.type = "text/event-stream", .headers = {{"X-Accel-Buffering", "no"}}, .stream = live_.listen(run)};
+}
+
+}  // namespace lockstep::serve

@@ -1,0 +1,71 @@
+// The page as a server sees it: a request goes in, an answer comes out. Read this header first.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "front/serve/folders.h"
+#include "front/serve/form.h"
+#include "front/serve/guard.h"
+#include "front/serve/http/message.h"
+#include "front/serve/live.h"
+#include "front/serve/run_log.h"
+#include "front/serve/runs.h"
+#include "front/serve/starts.h"
+
+namespace lockstep::serve {
+
+// Everything the page shows is read from run folders, and everything it does is a command or a wish in a run's control file. Any thread.
+class Page {
+ public:
+  struct Options {
+    std::string host = "127.0.0.1", token, output = "runs", version;
+    std::vector<std::string> folders;  // beside `output`
+  };
+  explicit Page(Options options);
+
+  http::Response answer(const http::Request& request);
+
+ private:
+  using Json = nlohmann::ordered_json;
+  struct Call {
+    const http::Request& request;
+    std::string name;  // what stands in the path where its route has a star
+    const Json& body;
+  };
+  struct Route {
+    std::string_view method, path;  // "/api/runs/*/series"
+    http::Response (Page::*run)(const Call&);
+  };
+  static const std::vector<Route>& routes();
+  http::Response answer_api(const http::Request& request);
+
+  http::Response state(const Call& call);
+  http::Response settings(const Call& call);
+  http::Response plan(const Call& call);
+  http::Response list_runs(const Call& call);
+  http::Response show_run(const Call& call);
+  http::Response show_series(const Call& call);
+  http::Response show_log(const Call& call);
+  http::Response start_run(const Call& call);
+  http::Response resume_run(const Call& call);
+  http::Response ask_run(const Call& call);
+  http::Response delete_run(const Call& call);
+  http::Response stream(const Call& call);
+
+  void expect_run(const std::string& name);
+
+  Options options_;
+  Guard guard_;
+  Folders folders_;
+  RunLogs logs_;
+  Starts starts_;
+  Runs runs_;
+  Live live_;
+};
+
+}  // namespace lockstep::serve

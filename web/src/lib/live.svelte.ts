@@ -1,0 +1,56 @@
+// What the program tells while the page is open: one stream a tab, which comes back by itself when the program does.
+import { get, type MetricsEvent, type RunCard, type State } from "./api";
+
+type Line = Record<string, unknown> & { step?: number };
+type Listener = { onLines: (lines: Line[]) => void; onReset: () => void };
+
+class Live {
+  state = $state<State | null>(null);
+  runs = $state<RunCard[]>([]);
+  connected = $state(true);
+  private source: EventSource | null = null;
+  private run = "";
+  private listener: Listener | null = null;
+  private retry = 0;
+
+  async start() {
+    try {
+      this.state = await get<State>("/api/state");
+      this.runs = this.state.runs;
+    } catch {
+      this.connected = false;
+    }
+    if (!this.source) this.open();
+  }
+
+  // Lines of this run's metrics from now on; a reset means that all was read anew.
+  follow(run: string, listener: Listener | null) {
+    this.listener = listener;
+    if (run === this.run && this.source) return;
+    this.run = run;
+    this.open();
+  }
+
+  private open() {
+    clearTimeout(this.retry);
+    this.source?.close();
+    const source = new EventSource(`/api/stream${this.run ? `?run=${encodeURIComponent(this.run)}` : ""}`);
+    this.source = source;
+    let opened = false;
+    source.onopen = () => {
+      if (opened || !this.connected) this.listener?.onReset();  // what happened meanwhile
+      opened = true;
+      if (!this.connected) void this.start();
+      this.connected = true;
+    };
+    source.onerror = () => {
+      this.connected = false;
+      if (source.readyState === EventSource.CLOSED) this.retry = window.setTimeout(() => this.open(), 1000);
+    };
+    source.addEventListener("runs", (event) => (this.runs = JSON.parse((event as MessageEvent).data)));
+    source.addEventListener("lines", (event) => this.listener?.onLines(JSON.parse((event as MessageEvent).data) as MetricsEvent[]));
+    source.addEventListener("reset", () => this.listener?.onReset());
+  }
+}
+
+export const live = new Live();

@@ -1,0 +1,4 @@
+// Svelte as Vite takes it: TypeScript in components.
+import { vitePreprocess } from "@sveltejs/vite-plugin-svelte";
+
+export default { preprocess: vitePreprocess() };
