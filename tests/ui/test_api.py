@@ -18,7 +18,7 @@ def lines_of(served, name):
 def test_a_run_from_the_form_to_three_ranks(served):
     name = served.begin("first", trainer__max_steps="4000")
     assert name == "first"
-    served.wait_for(name, lambda run: run["state"] == "running" and run["step"] >= 3)
+    served.wait_for(name, lambda run: run["state"] == "running" and run["step"] >= 12)
     assert served.request("POST", "/api/runs/first/ask", {"wish": "sample"})[0] == 202
     served.wait_for(name, lambda run: any(line.get("event") == "sample" for line in lines_of(served, name)))
     assert served.request("DELETE", "/api/runs/first")[0] == 400, "a run that trains is not deleted"
@@ -32,9 +32,9 @@ def test_a_run_from_the_form_to_three_ranks(served):
     served.json("POST", "/api/runs/first/resume", {"settings": {"parallel.ranks": "3", "trainer.max_steps": str(last + 5)}}, 202)
     done = served.wait_for(name, lambda run: run["state"] == "complete")
     assert done["step"] == last + 5 and done["ranks"] == [0, 1, 2]
-    series = served.json("GET", "/api/runs/first/series?points=50")
+    series = served.json("GET", "/api/runs/first/series?points=10")
     columns = series["columns"]
-    assert len(columns["step"]) == 50 == len(columns["loss"]) and columns["step"][-1] == last + 5
+    assert len(columns["step"]) == 10 == len(columns["loss"]) and columns["step"][-1] == last + 5
     assert all(low <= mean <= high for low, mean, high in zip(columns["loss_least"], columns["loss"], columns["loss_most"]))
     assert [event["step"] for event in series["events"] if event["event"] == "started"] == [0, last]
     served.json("DELETE", "/api/runs/first")
@@ -77,11 +77,11 @@ def test_runs_outlive_the_page(tmp_path):
 
 @pytest.mark.parametrize("settings, key, says", [
     ({"trainer.learning_rate": "fast"}, "trainer.learning_rate", "trainer.learning_rate = fast must be a number"),
-    ({"trainer.optimizer": "adam"}, "trainer.optimizer", "Did you mean adamw?"),
+    ({"trainer.optimizer": "adamx"}, "trainer.optimizer", "Did you mean adamw?"),
     ({"trainer.batch_size": "5", "trainer.global_batch_size": "12"}, "trainer.batch_size", "trainer.global_batch_size"),
     ({"model.num_heads": "5"}, "model.hidden_size", "model.num_heads"),
     ({"name": "../up"}, "name", "must be a plain name"),
-    ({"model.name": "../../up", "name": ""}, "model.name", "must be a plain name"),
+    ({"model.name": "../../up", "name": ""}, "model.name", "must be a name without /"),
     ({"data.path": "/etc/passwd"}, "data.path", "lies outside the folders that this page may use"),
     ({"output": "/tmp"}, "output", "this page's runs lie in"),
     ({"trainer.lr": "1"}, "", "trainer.lr is not a setting."),

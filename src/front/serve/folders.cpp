@@ -50,12 +50,11 @@ bool Folders::allows(const fs::path& path) const {
          std::any_of(allowed_.begin(), allowed_.end(), [&](const fs::path& folder) { return lies_in(followed, folder); });
 }
 
-void Folders::expect_allowed(const fs::path& path) const {
-  if (allows(path)) return;
+base::UserError Folders::outside(const std::string& what) const {
   std::vector<std::string> names;
   for (const fs::path& folder : allowed_) names.push_back(folder.string());
-  throw base::usage_error("ui", "{} lies outside the folders that this page may use ({}). Start it with --folder DIR to allow another.",
-                          path.string(), base::join(names, ", "));
+  return base::usage_error("ui", "{} lies outside the folders that this page may use ({}). Start it with --folder DIR to allow another.",
+                           what, base::join(names, ", "));
 }
 
 void Folders::expect_allowed(const std::map<std::string, std::string>& settings) const {
@@ -68,7 +67,9 @@ void Folders::expect_allowed(const std::map<std::string, std::string>& settings)
     if (value.empty() || std::find(path_settings().begin(), path_settings().end(), key) == path_settings().end()) continue;
     if (key == "checkpoint.resume" && value == "auto") continue;
     if (key == "data.chat_template" && value.find("{") != std::string::npos) continue;  // the template itself
-    for (const std::string& one : base::split(value, ',')) expect_allowed(fs::path(base::trim(one)));
+    for (const std::string& one : base::split(value, ',')) {
+      if (!allows(base::trim(one))) throw outside(fmt::format("{} = {}", key, value));
+    }
   }
 }
 

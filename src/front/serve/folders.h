@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+
 namespace lockstep::serve {
 
 // Any thread.
@@ -17,10 +19,9 @@ class Folders {
   const std::filesystem::path& output() const { return output_; }
   const std::vector<std::filesystem::path>& allowed() const { return allowed_; }
 
-  // UserError that names the allowed folders where a path, links followed, lies in none of them.
-  void expect_allowed(const std::filesystem::path& path) const;
-  bool allows(const std::filesystem::path& path) const;
-  // Every setting that names a file or folder. UserError, as above; also for `output`, which is the page's own.
+  bool allows(const std::filesystem::path& path) const;  // links followed
+  // Every setting that names a file or folder. UserError that names the allowed folders where one lies in none of them; also for `output`,
+  // which is the page's own.
   void expect_allowed(const std::map<std::string, std::string>& settings) const;
 
   // A run by its name: a folder in output() and nothing else. UserError where the name is none.
@@ -30,6 +31,8 @@ class Folders {
   std::filesystem::path own() const { return output_ / ".ui"; }
 
  private:
+  base::UserError outside(const std::string& what) const;
+
   std::filesystem::path output_;
   std::vector<std::filesystem::path> allowed_;  // without links, output_ first
 };

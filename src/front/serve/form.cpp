@@ -156,7 +156,7 @@ Json schema() {
 
 std::vector<std::string> settings_named_in(const std::string& text) {
   std::vector<std::string> keys;
-  const std::vector<std::string> known = config::known_keys();
+  if (const auto match = config::find_key(text.substr(0, text.find(" = ")))) keys.emplace_back(match->option->key);  // "name = x must be"
   for (std::size_t begin = 0; begin < text.size();) {
     if (!is_of_a_name(text[begin])) {
       ++begin;

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "front/launch/devices/devices.h"
 #include "front/serve/assets.h"
+#include "front/serve/import.h"
 #include "journal/control.h"
 #include "journal/lease.h"
 #include "journal/run_folder.h"
@@ -90,6 +91,7 @@ const std::vector<Page::Route>& Page::routes() {
       {"DELETE", "/api/runs/*", &Page::delete_run}, {"GET", "/api/runs/*/series", &Page::show_series},
       {"GET", "/api/runs/*/log", &Page::show_log},  {"POST", "/api/runs/*/resume", &Page::resume_run},
       {"POST", "/api/runs/*/ask", &Page::ask_run},  {"GET", "/api/stream", &Page::stream},
+      {"POST", "/api/import", &Page::import_file},
   };
   return table;
 }
@@ -202,6 +204,8 @@ http::Response Page::delete_run(const Call& call) {
   runs_.remove(call.name);
   return json_answer({{"deleted", call.name}});
 }
+
+http::Response Page::import_file(const Call& call) { return json_answer(import_text(folders_, call.body.value("text", ""))); }
 
 http::Response Page::stream(const Call& call) {
   const std::string run = call.request.asked("run");

@@ -56,6 +56,7 @@ class Page {
   http::Response ask_run(const Call& call);
   http::Response delete_run(const Call& call);
   http::Response stream(const Call& call);
+  http::Response import_file(const Call& call);
 
   void expect_run(const std::string& name);
 

@@ -63,4 +63,6 @@ export type Plan = {
 };
 export type Model = { name: string; path: string; family: string; parameters: number; layers: number; hidden_size: number; dtype: string; vocab_size: number; max_seq_len: number; has_tokenizer: boolean };
 export type Judged = { errors: Mistake[]; plan?: Plan; model?: Model; name?: string; command?: string };
+export type ImportedKey = { fate: string; theirs: string; value: string; says: string; line: number };
+export type Imported = { program: string; settings: Record<string, string>; keys: ImportedKey[] };
 export type State = { version: string; output: string; folders: string[]; devices: Devices; runs: RunCard[] };

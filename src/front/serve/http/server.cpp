@@ -248,7 +248,8 @@ void Server::end_late_ones() {
 // While an answer is made, nothing more is read from its client.
 void Server::watch(Connection& connection) {
   const Connection::State state = connection.state();
-  std::uint32_t events = state == Connection::State::answering || state == Connection::State::writing ? 0 : EPOLLIN;
+  std::uint32_t events = 0;
+  if (state != Connection::State::answering && state != Connection::State::writing) events |= EPOLLIN;
   if (connection.wants_to_write()) events |= EPOLLOUT;
   epoll_event event{.events = events, .data = {.u64 = connection.id()}};
   ::epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, connection.socket(), &event);

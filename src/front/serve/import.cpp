@@ -1,0 +1,93 @@
+// The importer reads files, so a text is one for a moment.
+#include "front/serve/import.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "config/file.h"
+#include "config/import/import.h"
+#include "config/table/option.h"
+#include "config/table/value.h"
+
+namespace lockstep::serve {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using config::ImportedKey;
+
+// A file that is gone at the end.
+class PassingFile {
+ public:
+  PassingFile(const fs::path& folder, const std::string& text)
+      : path_(folder / fmt::format("dropped-{}-{:x}.yaml", ::getpid(), base::now_ns())) {
+    base::real_files().create_directories(folder);
+    base::write_text_atomically(base::real_files(), path_, text);
+  }
+  ~PassingFile() {
+    std::error_code error;
+    fs::remove(path_, error);
+  }
+  PassingFile(const PassingFile&) = delete;
+  PassingFile& operator=(const PassingFile&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string_view name_of(ImportedKey::Fate fate) {
+  switch (fate) {
+    case ImportedKey::Fate::mapped: return "mapped";
+    case ImportedKey::Fate::filled_in: return "filled in";
+    case ImportedKey::Fate::noted: return "noted";
+    case ImportedKey::Fate::ignored: return "ignored";
+    case ImportedKey::Fate::refused: return "refused";
+  }
+  return "";
+}
+
+// The form's values of a run file; what is no setting stays under its own name, and is told when the form is judged.
+Json settings_in(const std::string& yaml) {
+  const config::FileContent content = config::parse_config_text(yaml, "the file");
+  if (!content.problems.empty()) throw base::usage_error("ui", "line {}: {}", content.problems.front().line, content.problems.front().text);
+  Json settings = Json::object();
+  for (const config::FileEntry& entry : content.entries) {
+    using Form = config::Written::Form;
+    if (entry.written.form == Form::null || entry.written.form == Form::map) continue;
+    std::string text = entry.written.form == Form::list ? base::join(entry.written.items, ",") : entry.written.text;
+    const auto match = config::find_key(entry.key);
+    if (match && !match->when_true.empty()) {
+      if (!config::read_boolean(text).value_or(false)) continue;
+      text = match->when_true;
+    }
+    settings[match ? std::string(match->option->key) : entry.key] = text;
+  }
+  return settings;
+}
+
+}  // namespace
+
+Json import_text(const Folders& folders, const std::string& text) {
+  const PassingFile file(folders.own(), text);
+  if (!config::recognize_foreign(file.path())) {
+    Json settings = settings_in(text);
+    for (const auto& [key, value] : settings.items()) {
+      if (!config::find_key(key)) throw base::usage_error("ui", "{} is no setting, and no program is known whose file this could be.", key);
+    }
+    return {{"program", "Lockstep"}, {"settings", std::move(settings)}, {"keys", Json::array()}};
+  }
+  const config::ImportedFile made = config::import_file(file.path(), "");
+  Json keys = Json::array();
+  for (const ImportedKey& key : made.keys)
+    keys.push_back({{"fate", name_of(key.fate)}, {"theirs", key.theirs}, {"value", key.value}, {"says", key.says}, {"line", key.line}});
+  return {{"program", made.program}, {"settings", settings_in(made.yaml)}, {"keys", keys}};
+}
+
+}  // namespace lockstep::serve
