@@ -24,11 +24,14 @@ std::vector<Link> known_links() {
   return {
       {"nvlink", 360e9, 3e-6, "NVLink 4 behind NVSwitch (H100, H200): 450 GB/s one way, 80 % of it"},
       {"pcie4", 20e9, 8e-6, "PCIe 4.0 x16 through the host: 31.5 GB/s one way, 65 % of it"},
+      {"ib400", 44e9, 5e-6, "400 Gbit/s a GPU: 50 GB/s one way, 88 % of it"},
       {"ethernet-100", 11e9, 25e-6, "100 Gbit/s, one GPU a machine: 12.5 GB/s one way, 88 % of it"},
   };
 }
 
 Link link_named(std::string_view name) {
+  if (name == "nvlink8") name = "nvlink";
+  if (name == "pcie4x16") name = "pcie4";
   std::vector<std::string> names;
   for (const Link& link : known_links()) {
     if (link.name == name) return link;

@@ -14,6 +14,7 @@
 
 #include "config/run_config.h"
 #include "rank/bench/ceilings.h"
+#include "rank/bench/link.h"
 #include "rank/bench/timing.h"
 #include "rank/comm/comm.h"
 #include "layout/flops.h"
@@ -36,6 +37,7 @@ struct StepRequest {
   int steps = 10;
   int profile_steps = 0;                 // traced after everything is measured; 0: none
   std::filesystem::path profile_folder;  // where the trace goes
+  std::optional<LinkModel> link = {};    // the other ranks are modelled
 };
 struct StepProfile {
   int steps = 0;
@@ -48,6 +50,8 @@ struct StepResult {
   std::string gradients;    // what micro-batches are summed in
   std::string optimizer;    // its method and what its states are
   std::string data;         // in words; empty: made up
+  std::string link;         // what is modelled, in words; empty: nothing
+  int ranks = 1;
   bool cuda_graph = false;  // micro-batches were launched as one
   std::int64_t parameters = 0, trained_parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;
   int warm_up = 0;

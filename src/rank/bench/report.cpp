@@ -49,6 +49,7 @@ std::string to_text(const StepResult& r) {
   line("step", fmt::format("{} sequences of {} tokens x {} micro-batches; {} steps after {}", r.batch_size, r.seq_len, r.accumulation,
                            r.step_seconds.size(), r.warm_up));
   if (!r.data.empty()) line("data", r.data);
+  if (!r.link.empty()) line("modelled", r.link);
   line("step time", milliseconds(r.step) + ", update included");
   line("micro-batch", fmt::format("{}, forward and backward{}", milliseconds(r.micro_batch), r.cuda_graph ? " as one CUDA graph" : ""));
   line("update", fmt::format("{}, {}", milliseconds(r.update), r.optimizer));
@@ -81,6 +82,8 @@ std::string to_json(const StepResult& r) {
                {"trained_parameters", r.trained_parameters},
                {"device", r.device},
                {"dtype", r.dtype},
+               {"ranks", r.ranks},
+               {"modelled", r.link},
                {"optimizer", r.optimizer},
                {"seq_len", r.seq_len},
                {"batch_size", r.batch_size},

@@ -79,6 +79,10 @@ class Bench {
  public:
   explicit Bench(const StepRequest& request) {
     train::RunRequest wish{.config = settings_of(request), .device = request.device, .place = request.place, .page = request.page};
+    if (request.link) {
+      wish.links = request.link->links;
+      wish.place.world_size = wish.place.local_world_size = request.link->ranks;
+    }
     if (!has_data(wish.config)) wish.batches = [](const train::Run& run) { return std::make_unique<MadeUp>(run); };
     run_ = train::build_run(wish);
     auto counted = std::make_unique<Counted>(std::move(run_->batches));
@@ -172,6 +176,10 @@ StepResult measure_step(const StepRequest& request) {
                     .warm_up = request.warm_up};
   result.peak_flops = train::peak_flops(result.device, config.model.dtype);
   result.fp8 = config.trainer.fp8;
+  if (request.link) {
+    result.link = request.link->describe();
+    result.ranks = request.link->ranks;
+  }
   measure_training(request, result);
   result.ceilings = measure_ceilings(request.device, model::scalar_type(config.model.dtype));  // when the model has left the memory
   return result;

@@ -26,6 +26,11 @@ std::vector<std::int64_t> sizes_of(const Arguments& arguments) {
   return sizes;
 }
 
+std::optional<LinkModel> link_of(const Arguments& arguments) {
+  const auto found = arguments.find("link");
+  return found == arguments.end() ? std::nullopt : std::optional(parse_link_model(found->second));
+}
+
 void run_comm(const Arguments& arguments, const config::RunConfig& config, at::Device device, const comm::Place& place, bool json,
               const std::shared_ptr<journal::PageWriter>& page, const Sink& sink) {
   page->set_phase(journal::Phase::connecting, 0);
@@ -60,7 +65,8 @@ void run(const std::string& verb, const Arguments& arguments, at::Device device,
                                             .warm_up = number(arguments, "warm-up"),
                                             .steps = number(arguments, "steps"),
                                             .profile_steps = number(arguments, "profile"),
-                                            .profile_folder = arguments.at("profile-folder")});
+                                            .profile_folder = arguments.at("profile-folder"),
+                                            .link = link_of(arguments)});
     sink(json ? to_json(result) : to_text(result));
   } else if (verb == "bench-kernels") {
     const KernelsResult result = measure_kernels(

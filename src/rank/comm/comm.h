@@ -14,6 +14,7 @@
 
 #include "config/run_config.h"
 #include "journal/page.h"
+#include "rank/comm/modelled.h"
 
 namespace c10d {
 class Store;
@@ -117,6 +118,7 @@ class World {
     double timeout_s = 600;
     double silence_s = 600;                                 // Group::meet() gives a rank up that has shown no life for so long
     std::function<std::shared_ptr<Transport>()> nccl = {};  // stands in for NCCL on any device, in tests
+    std::optional<ModelledLinks> links = {};                // the others are not there: this rank does its part of what all do
   };
   World(const Options& options, std::shared_ptr<journal::PageWriter> page);
   ~World();
@@ -152,6 +154,7 @@ class World {
   config::Backend backend_;
   at::Device device_;
   double timeout_s_, silence_s_;
+  std::optional<ModelledLinks> links_;
   std::string fallback_;
   std::shared_ptr<journal::PageWriter> page_;
   std::unique_ptr<Connection> connection_;

@@ -45,6 +45,10 @@ std::shared_ptr<Transport> make_queued_transport(std::shared_ptr<Transport> host
 struct Seat {
   int rank, size;
 };
+struct ModelledLink;
+class Holder;
+// A rank of a group that is not there (modelled.h), beside compute.
+std::shared_ptr<Transport> make_modelled_transport(Seat seat, const ModelledLink& link, std::shared_ptr<Holder> holder, at::Device device);
 // store: with keys that only the group's ranks use. place: for addresses and words.
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, Seat seat, double timeout_s);
 // Whether this build has NCCL at all.

@@ -104,6 +104,7 @@ World::World(const Options& options, std::shared_ptr<journal::PageWriter> page)
       device_(options.device),
       timeout_s_(options.timeout_s),
       silence_s_(std::max(options.silence_s, options.timeout_s)),
+      links_(options.links),
       page_(std::move(page)),
       connection_(std::make_unique<Connection>()) {
   connect_everyone(options);
@@ -124,6 +125,11 @@ void World::connect_everyone(const Options& options) {
   std::iota(all.begin(), all.end(), 0);
   if (backend_ == config::Backend::single) {
     everyone_ = &add("world", std::move(all), make_single_transport(), {});
+    return;
+  }
+  if (links_) {
+    auto transport = make_modelled_transport({place_.rank, place_.world_size}, links_->of(all), links_->holder, device_);
+    everyone_ = &add("world", std::move(all), std::move(transport), {});
     return;
   }
   connection_->store = open_store(place_, timeout_s_);
@@ -163,6 +169,7 @@ const Group& World::own_group(std::string_view name, const std::vector<int>& mem
   const int rank = static_cast<int>(mine - members.begin()), size = static_cast<int>(members.size());
   const std::string full_name = fmt::format("{}@{}", name, members.front());  // each rank is in one group of a name: the first tells which
   if (size == 1) return add(full_name, members, make_single_transport(), {});
+  if (links_) return add(full_name, members, make_modelled_transport({rank, size}, links_->of(members), links_->holder, device_), {});
   const auto keys = c10::make_intrusive<c10d::PrefixStore>(full_name, connection_->store);
   auto transport = backend_ == config::Backend::nccl ? make_backend_transport(make_nccl(keys, place_, {rank, size}, timeout_s_, device_))
                                                      : host_transport(keys, rank, size);

@@ -13,6 +13,7 @@ namespace lockstep::kernels {
 namespace cuda {
 struct Session;
 }
+struct HoldTable;      // hold_table.h
 struct ProgressTable;  // progress_table.h
 struct RaggedTable;    // ragged_table.h
 
@@ -24,6 +25,7 @@ struct CudaPlugin {
   const GraphTable* graphs;
   const RaggedTable* ragged;
   const ProgressTable* progress;
+  const HoldTable* hold;
   Stream (*current_stream)(int device);            // also makes it the calling thread's device, so that kernels land there
   void (*synchronize)(int device);                 // waits for the current stream
   std::uint64_t (*peak_memory_bytes)(int device);  // most that tensors have held at once since the last reset
@@ -38,7 +40,7 @@ struct CudaPlugin {
   void (*use_session)(cuda::Session* session);  // null: none, and calls that keep something throw
   void (*close_session)(cuda::Session* session);
 };
-inline constexpr int kCudaPluginVersion = 10;
+inline constexpr int kCudaPluginVersion = 11;
 
 // Loads the plug-in on first call, for as long as the process lives, with what its libraries read from the environment when they start:
 // call it before there are other threads. Throws UserError(machine) that says what is missing.

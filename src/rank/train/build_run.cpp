@@ -65,7 +65,8 @@ void connect(Run& run, const RunRequest& request) {
                                                                  .backend = run.config.trainer.distributed.backend,
                                                                  .device = request.device,
                                                                  .timeout_s = run.config.parallel.timeout_s,
-                                                                 .nccl = run.faults.broken_nccl()},
+                                                                 .nccl = run.faults.broken_nccl(),
+                                                                 .links = request.links},
                                             run.page);
   run.mesh = std::make_unique<comm::Mesh>(*run.world, layout::mesh_of(run.config, request.place.world_size));
   run.batch = config::plan_batch(run.config, run.mesh->data().size());

@@ -121,6 +121,7 @@ struct RunRequest {
   std::string lease = {};
   std::function<bool()> asked_to_stop = [] { return false; };            // looked at in every step: finish it, save and leave
   std::function<std::unique_ptr<BatchSource>(const Run&)> batches = {};  // empty: of the data that the settings name
+  std::optional<comm::ModelledLinks> links = {};                         // of a world whose other ranks are not there
   std::function<void(parallel::Replica&)> units = {};                    // is shown them before anything holds on to them or their store
 };
 // Collective over the world it connects. Several may follow one another in a process: what a run sets for all of it ends with the run.

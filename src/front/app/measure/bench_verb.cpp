@@ -19,6 +19,7 @@
 #include "front/job/setup.h"
 #include "front/app/verbs.h"
 #include "front/launch/libtorch.h"
+#include "front/plan/predict.h"
 #include "front/show/signals.h"
 #include "journal/tail.h"
 
@@ -33,7 +34,8 @@ struct Wish {
   std::vector<std::string> settings;  // section.key=value
   std::optional<std::int64_t> lora_rank;
   int steps = 10, warm_up = 5, profile = 0;
-  std::string profile_folder;
+  std::string profile_folder, link;
+  int link_blocks = 16, machine = 8;
   bool json = false, lora = false, load_in_4bit = false;
 };
 
@@ -60,6 +62,14 @@ void describe(CLI::App& app, Wish& wish) {
   step->add_option("--warm-up", wish.warm_up, "steps before them, left out")->capture_default_str()->check(CLI::Range(0, 100000));
   step->add_option("--profile", wish.profile, "steps to trace after them: where a step's time goes")->check(CLI::Range(1, 1000));
   step->add_option("--profile-folder", wish.profile_folder, "where the trace goes; a new folder for temporary files if left out");
+  step->add_option("--link", wish.link,
+                   "with --ranks: the other ranks are modelled, behind nvlink8, pcie4x16, ib400, ethernet-100 or infinite; "
+                   "nvlink8+ib400: within a machine and between machines");
+  step->add_option("--ranks", wish.ranks, "with --link: how many ranks there would be")->check(CLI::Range(2, 1 << 12));
+  step->add_option("--link-blocks", wish.link_blocks, "blocks that a collective takes of a GPU meanwhile; 1: copy engines move the bytes")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 128));
+  step->add_option("--machine", wish.machine, "with --link: ranks of a machine")->capture_default_str()->check(CLI::Range(1, 1 << 12));
   comm->add_option("--ranks", wish.ranks, "ranks; one a GPU, or two on a CPU, if left out")->check(CLI::Range(2, 1 << 12));
   comm->add_option("--sync-backend", wish.backend, "auto, nccl, gloo or cpu")->capture_default_str();
   comm->add_option("--sizes", wish.sizes, "bytes, 1K..1G in steps of 4, or a list such as 64K,1M")->capture_default_str();
@@ -93,7 +103,7 @@ config::Settings settings_of(const Wish& wish, const std::string& what, const la
                               setting);
     request.assignments.push_back({setting.substr(0, equals), setting.substr(equals + 1), setting});
   }
-  if (wish.ranks) set("parallel.ranks", std::to_string(*wish.ranks), "--ranks");
+  if (wish.ranks && what == "comm") set("parallel.ranks", std::to_string(*wish.ranks), "--ranks");
   config::Settings settings = config::load(request);
 
   config::RunConfig& values = settings.values;
@@ -124,6 +134,18 @@ class PassThrough : public launch::Observer {
   journal::Tail tail_;
 };
 
+// As the worker reads it (rank/bench/link.h).
+std::string link_model(const Wish& wish) {
+  const auto numbers = [](const std::string& name) {
+    if (name == "infinite") return std::string("0 0");
+    const plan::Link link = plan::link_named(name);
+    return fmt::format("{:g} {:g}", link.bytes_per_second, link.latency_s);
+  };
+  const std::size_t plus = wish.link.find('+');
+  const std::string within = wish.link.substr(0, plus), between = plus == wish.link.npos ? within : wish.link.substr(plus + 1);
+  return fmt::format("{} {} {} {} {} {}", *wish.ranks, numbers(within), numbers(between), wish.machine, wish.link_blocks, wish.link);
+}
+
 std::vector<std::string> worker_arguments(const Wish& wish, const std::string& what, const launch::Job& job, const fs::path& result) {
   std::vector<std::string> arguments = {"bench-" + what, "--config", job.config.string(),  "--result",
                                         result.string(), "--json",   wish.json ? "1" : "0"};
@@ -135,6 +157,7 @@ std::vector<std::string> worker_arguments(const Wish& wish, const std::string& w
     const fs::path folder =
         wish.profile_folder.empty() ? fs::temp_directory_path() / ("lockstep-profile-" + job.id) : fs::path(wish.profile_folder);
     add("--profile-folder", fs::absolute(folder).string());
+    if (!wish.link.empty()) add("--link", link_model(wish));
   }
   if (what == "comm") add("--sizes", fmt::format("{}", fmt::join(parse_sizes(wish.sizes), ",")));
   return arguments;
@@ -189,6 +212,9 @@ int run_bench_verb(std::span<const std::string> args) {
   if (!read_flags(app, args, "bench")) return 0;
   const std::string what = app.get_subcommands().front()->get_name();
   if (what == "comm") parse_sizes(wish.sizes);  // refuse before anything starts
+  if (what == "step" && wish.link.empty() != !wish.ranks)
+    throw base::usage_error("bench", "--ranks and --link go together: one process stands for one rank of many, behind a modelled link.");
+  if (!wish.link.empty()) link_model(wish);
   return measure(wish, what);
 }
 

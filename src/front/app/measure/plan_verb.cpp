@@ -37,7 +37,7 @@ void describe(CLI::App& app, Wish& wish) {
   app.add_option("--step-seconds", wish.step_seconds, "one GPU's measured step")->check(CLI::PositiveNumber);
   app.add_option("--from", wish.from, "a one-rank run's summary.json, or what `lockstep bench step --json` printed");
   app.add_option("--gpus", wish.gpus, "the most GPUs to predict for")->capture_default_str()->check(CLI::Range(1, 1 << 16));
-  app.add_option("--link", wish.link, "nvlink, pcie4 or ethernet-100")->capture_default_str();
+  app.add_option("--link", wish.link, "nvlink, pcie4, ib400 or ethernet-100")->capture_default_str();
   app.add_option("--bandwidth", wish.bandwidth, "GB/s of the link one way, such as the bus bandwidth that `lockstep bench comm` shows")
       ->check(CLI::PositiveNumber);
   app.add_option("--latency", wish.latency, "microseconds a message costs beside its bytes")->check(CLI::NonNegativeNumber);

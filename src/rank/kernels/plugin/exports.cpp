@@ -19,6 +19,7 @@ const Fp8Table& fp8_table();
 const GraphTable& graph_table();
 const RaggedTable& ragged_table();
 const ProgressTable& progress_table();
+const HoldTable& hold_table();
 }  // namespace cuda
 
 namespace {
@@ -80,6 +81,7 @@ extern "C" __attribute__((visibility("default"))) const lockstep::kernels::CudaP
                                  .graphs = &cuda::graph_table(),
                                  .ragged = &cuda::ragged_table(),
                                  .progress = &cuda::progress_table(),
+                                 .hold = &cuda::hold_table(),
                                  .current_stream = current_stream,
                                  .synchronize = synchronize,
                                  .peak_memory_bytes = peak_memory_bytes,

@@ -1,0 +1,16 @@
+// Keeps a device's stream busy for a stated time, as a collective's kernels would: for links that are modelled.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::kernels {
+
+// What a collective takes of a device while it lasts: 1 block stands for copy engines, 16 to 24 for NCCL's kernels.
+struct HoldShape {
+  int blocks = 16;
+};
+// On the current stream of clock's device; clock: an i64 scalar there. hold() lasts until so many seconds after begin_hold().
+void begin_hold(const at::Tensor& clock);
+void hold(const at::Tensor& clock, double seconds, const HoldShape& shape);
+
+}  // namespace lockstep::kernels
