@@ -23,8 +23,8 @@ using Json = nlohmann::ordered_json;
 std::vector<Link> known_links() {
   return {
       {"nvlink", 360e9, 3e-6, "NVLink 4 behind NVSwitch (H100, H200): 450 GB/s one way, 80 % of it"},
-      {"pcie4", 20e9, 8e-6, "PCIe 4.0 x16 through the host: 31.5 GB/s one way, 65 % of it"},
       {"ib400", 44e9, 5e-6, "400 Gbit/s a GPU: 50 GB/s one way, 88 % of it"},
+      {"pcie4", 20e9, 8e-6, "PCIe 4.0 x16 through the host: 31.5 GB/s one way, 65 % of it"},
       {"ethernet-100", 11e9, 25e-6, "100 Gbit/s, one GPU a machine: 12.5 GB/s one way, 88 % of it"},
   };
 }
@@ -49,6 +49,27 @@ std::vector<int> gpu_counts(int gpus) {
   return counts;
 }
 
+Prediction predict_shards(const Measured& measured, const Link& link, const layout::Traffic& moved, int gpus) {
+  const auto seconds = [&](std::int64_t bytes, std::int64_t times) {
+    return static_cast<double>(bytes) / link.bytes_per_second + static_cast<double>(times) * link.latency_s;
+  };
+  // One of each is never hidden, and it is the embedding's: forward begins with its gather, backward ends with its reduction.
+  const double ends = seconds(measured.late_bytes / gpus * (gpus - 1), 1);
+  const auto exposed = [&](double all, std::int64_t times, double behind) {
+    return times == 0 ? 0 : std::max({ends, all / static_cast<double>(times), all - behind});
+  };
+  Prediction result{.gpus = gpus, .step_s = measured.step_seconds};
+  const double gathers = seconds(moved.gathered_bytes, moved.gathers), reductions = seconds(moved.reduced_bytes, moved.reductions);
+  // Reductions hide behind the backwards that have some: every one, or the last one of a step.
+  const double backward = backward_share * measured.step_seconds / static_cast<double>(measured.reduces_always ? 1 : measured.accumulation);
+  result.communication_s = gathers + reductions;
+  result.exposed_s = exposed(gathers, moved.gathers, measured.step_seconds) + exposed(reductions, moved.reductions, backward);
+  result.step_s += result.exposed_s;
+  result.efficiency = measured.step_seconds / result.step_s;
+  result.speed_up = gpus * result.efficiency;
+  return result;
+}
+
 Prediction predict(const Measured& measured, const Link& link, int gpus) {
   base::check(gpus >= 1 && measured.step_seconds > 0 && measured.accumulation >= 1, "a plan is for a measured step and at least one GPU");
   Prediction result{.gpus = gpus, .step_s = measured.step_seconds};
@@ -69,6 +90,13 @@ Prediction predict(const Measured& measured, const Link& link, int gpus) {
   return result;
 }
 
+std::string shards_formula() {
+  return R"(  gathers, reductions = bytes a rank receives / bandwidth + their number x latency   (the gather table's)
+  exposed             = max(the embedding's, gathers - step) + max(the embedding's, reductions - their backwards)
+  step on N           = step + exposed;  efficiency = step / step on N;  speed-up = N x efficiency, the batch a GPU kept
+)";
+}
+
 std::string formula() {
   return R"(  bucket        = 2 (N-1)/N x bytes of a bucket / bandwidth + 2 (N-1) x latency     (ring all-reduce)
   communication = buckets x bucket
@@ -81,8 +109,9 @@ std::string formula() {
 
 std::string to_text(const Measured& measured, const Link& link, const std::vector<Prediction>& predictions) {
   const std::int64_t buckets = (measured.gradient_bytes + measured.bucket_bytes - 1) / measured.bucket_bytes;
-  std::string text = fmt::format("one GPU's step: {:.2f} ms, {} micro-batches; gradients: {} in {} buckets\n", measured.step_seconds * 1e3,
-                                 measured.accumulation, base::human_bytes(static_cast<std::uint64_t>(measured.gradient_bytes)), buckets);
+  std::string text = fmt::format("one GPU's step: {:.2f} ms, {} micro-batches; gradients: {}{}\n", measured.step_seconds * 1e3,
+                                 measured.accumulation, base::human_bytes(static_cast<std::uint64_t>(measured.gradient_bytes)),
+                                 measured.sharded ? ", cut between GPUs" : fmt::format(" in {} buckets", buckets));
   text += fmt::format("link: {}, {:.1f} GB/s, {:.1f} us a message ({})\n\n", link.name, link.bytes_per_second * 1e-9, link.latency_s * 1e6,
                       link.basis);
   text += fmt::format("{:>5} {:>12} {:>15} {:>10} {:>9} {:>11}\n", "GPUs", "step", "communication", "exposed", "speed-up", "efficiency");
@@ -90,7 +119,7 @@ std::string to_text(const Measured& measured, const Link& link, const std::vecto
     text += fmt::format("{:>5} {:>9.2f} ms {:>12.2f} ms {:>7.2f} ms {:>8.2f}x {:>9.1f} %\n", p.gpus, p.step_s * 1e3,
                         p.communication_s * 1e3, p.exposed_s * 1e3, p.speed_up, 100 * p.efficiency);
   }
-  return text + "\nA prediction, not a measurement:\n" + formula();
+  return text + "\nA prediction, not a measurement:\n" + (measured.sharded ? shards_formula() : formula());
 }
 
 std::string to_json(const Measured& measured, const Link& link, const std::vector<Prediction>& predictions) {

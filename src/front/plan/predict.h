@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "layout/spread/schedule.h"
+
 namespace lockstep::plan {
 
 // What one GPU sends in one direction, as collectives reach it in practice, and what a message costs beside its bytes.
@@ -25,6 +27,8 @@ struct Measured {
   std::int64_t late_bytes = 0;  // of them, what only the end of backward completes: the embedding's
   std::int64_t bucket_bytes = 25 << 20;
   std::int64_t accumulation = 1;  // micro-batches a step: only the last one's backward hides communication
+  bool sharded = false;           // predicted by predict_shards()
+  bool reduces_always = false;    // sharded: every micro-batch's gradients are reduced, not only the last one's
 };
 
 struct Prediction {
@@ -37,7 +41,11 @@ struct Prediction {
 };
 Prediction predict(const Measured& measured, const Link& link, int gpus);
 
+// moved: what a rank receives in a step, as the tables of the placement say.
+Prediction predict_shards(const Measured& measured, const Link& link, const layout::Traffic& moved, int gpus);
+
 std::string formula();
+std::string shards_formula();
 // 1, 2, 4 .. up to `gpus`, and `gpus` itself.
 std::vector<int> gpu_counts(int gpus);
 std::string to_text(const Measured& measured, const Link& link, const std::vector<Prediction>& predictions);

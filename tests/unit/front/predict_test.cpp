@@ -44,6 +44,36 @@ TEST(Predict, ExposedCommunicationIsWhatTheFormulaSays) {
   }
 }
 
+TEST(Predict, GathersAndReductionsOfShards) {
+  struct ShardCase {
+    const char* what;
+    layout::Traffic moved;
+    bool always;
+    std::int64_t accumulation;
+    double bandwidth, latency, exposed;
+  };
+  const ShardCase cases[] = {
+      // 10 gathers of 0.1 GB at 10 GB/s: 0.1 s behind a step of 0.3 s; 5 reductions of 0.1 GB: 0.05 s behind 0.2 s of backward. One of
+      // each.
+      {"all hidden but one of each", {10, 5, 1000000000, 500000000}, true, 1, 10 * GB, 0, 0.01 + 0.01},
+      {"bound by gathers", {10, 5, 1000000000, 500000000}, true, 1, 2 * GB, 0, 0.5 - 0.3 + 0.25 - 0.2},
+      // Of four micro-batches the last one's backward takes 0.05 s.
+      {"reduced at the end alone", {10, 5, 1000000000, 500000000}, false, 4, 5 * GB, 0, 0.02 + 0.1 - 0.05},
+      {"reduced behind every backward", {10, 20, 1000000000, 500000000}, true, 4, 5 * GB, 0, 0.02 + 0.005},
+      {"frozen weights are gathered and nothing is reduced", {10, 0, 1000000000, 0}, true, 1, 10 * GB, 0, 0.01},
+      {"latency counts once an operation", {10, 5, 0, 0}, true, 1, 1e30, 1e-3, 2e-3},
+  };
+  for (const ShardCase& c : cases) {
+    const Measured measured{.step_seconds = 0.3, .accumulation = c.accumulation, .sharded = true, .reduces_always = c.always};
+    const Prediction p = predict_shards(measured, {"test", c.bandwidth, c.latency, ""}, c.moved, 8);
+    EXPECT_NEAR(p.exposed_s, c.exposed, 1e-9) << c.what;
+    EXPECT_NEAR(p.speed_up, 8 * 0.3 / (0.3 + c.exposed), 1e-9) << c.what;
+  }
+  const Measured embedding{.step_seconds = 0.3, .late_bytes = 800000000, .sharded = true, .reduces_always = true};
+  EXPECT_NEAR(predict_shards(embedding, {"test", 10 * GB, 0, ""}, {10, 5, 1000000000, 900000000}, 8).exposed_s, 2 * 0.07, 1e-9)
+      << "the embedding's gather and reduction, 7/8 of it each";
+}
+
 TEST(Predict, EveryLinkIsNamedAndSlowerOnesPromiseLess) {
   const Measured measured{0.2, 1000000000, 0, 25 << 20, 1};
   double last = 9;

@@ -15,6 +15,7 @@
 #include "front/plan/memory.h"
 #include "front/plan/predict.h"
 #include "layout/decoder.h"
+#include "layout/tables.h"
 
 namespace lockstep::app {
 namespace {
@@ -81,6 +82,8 @@ std::optional<plan::Measured> measured_of(const Wish& wish, const std::optional<
     measured.gradient_bytes = layout::count_parameters(config->model) * width;
     measured.late_bytes = config->model.vocab_size * config->model.hidden_size * width;
     measured.bucket_bytes = static_cast<std::int64_t>(config->parallel.bucket_cap_mb * (1 << 20));
+    measured.sharded = layout::placement_of(*config) != layout::replicas;
+    measured.reduces_always = layout::placement_of(*config).gradients != layout::Spread::whole;
   }
   if (wish.step_seconds) measured.step_seconds = *wish.step_seconds;
   if (wish.accumulation) measured.accumulation = *wish.accumulation;
@@ -104,6 +107,13 @@ plan::MemoryPlan memory_of(const Wish& wish, const config::RunConfig& config) {
   plan::MemoryPlan plan = plan::plan_memory(config, asked);
   plan.command = fmt::format("lockstep train -f {}{}{}", wish.model, wish.settings.empty() ? "" : " ", base::join(wish.settings, " "));
   return plan;
+}
+
+plan::Prediction prediction(const plan::Measured& measured, const plan::Link& link, const std::optional<config::RunConfig>& config,
+                            int gpus) {
+  // Groups of shards that do not divide this number of GPUs are not a layout of it.
+  if (!measured.sharded || gpus == 1 || gpus % config->parallel.replicate != 0) return plan::predict(measured, link, gpus);
+  return plan::predict_shards(measured, link, layout::tables_of(*config, measured.accumulation, gpus).traffic, gpus);
 }
 
 // Two objects as one.
@@ -137,7 +147,7 @@ int run_plan_verb(std::span<const std::string> args) {
   }
   if (measured) {
     std::vector<plan::Prediction> predictions;
-    for (const int gpus : plan::gpu_counts(wish.gpus)) predictions.push_back(plan::predict(*measured, link, gpus));
+    for (const int gpus : plan::gpu_counts(wish.gpus)) predictions.push_back(prediction(*measured, link, config, gpus));
     time = wish.json ? plan::to_json(*measured, link, predictions) : plan::to_text(*measured, link, predictions);
   }
   const std::string between = !time.empty() && !memory.empty() ? "\n" : "";
