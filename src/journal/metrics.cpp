@@ -18,6 +18,15 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+Json by_part(const std::vector<PartSeconds>& ranks) {
+  Json json = Json::object();
+  for (const Part part : all_parts) {
+    Json& list = json[std::string(name_of(part))] = Json::array();
+    for (const PartSeconds& rank : ranks) list.push_back(of(rank, part));
+  }
+  return json;
+}
+
 // The lines of an earlier start that a run resumed at `step` builds on.
 std::string lines_up_to(std::string_view text, std::int64_t step) {
   if (step == 0) return {};
@@ -46,6 +55,11 @@ std::string to_json_line(const StepLine& line) {
   json["step_seconds"] = line.step_seconds;
   json["data_seconds"] = line.data_seconds;
   json["communication_seconds"] = line.communication_seconds;
+  if (!line.rank_seconds.empty()) json["rank_seconds"] = by_part(line.rank_seconds);
+  if (const auto found = find_straggler(line.rank_seconds))
+    json["straggler"] = {{"rank", found->rank}, {"part", name_of(found->part)}, {"seconds", found->seconds}, {"share", found->share}};
+  for (const CollectiveLine& one : line.collectives)
+    json["collectives"][one.kind] = {{"calls", one.calls}, {"bytes", one.bytes}, {"seconds", or_null(one.seconds)}};
   json["memory_bytes"] = line.memory_bytes;
   json["mfu"] = or_null(line.mfu);
   json["skipped_steps"] = line.skipped_steps;

@@ -11,8 +11,17 @@
 
 #include "base/files.h"
 #include "base/file/patient_writer.h"
+#include "journal/parts.h"
 
 namespace lockstep::journal {
+
+// What a rank's collectives of one kind came to, per step.
+struct CollectiveLine {
+  std::string kind;  // "all_reduce"
+  double calls = 0;
+  double bytes = 0;                    // of the tensors
+  std::optional<double> seconds = {};  // from begin to end, hidden or not; none where nothing measures them
+};
 
 struct StepLine {
   std::int64_t step = 0;
@@ -25,7 +34,9 @@ struct StepLine {
   double trained_per_second = 0;
   double step_seconds = 0;
   double data_seconds = 0;
-  double communication_seconds = 0;             // not hidden behind compute; 0 where the reduction is part of a CUDA graph
+  double communication_seconds = 0;            // not hidden behind compute; 0 where the reduction is part of a CUDA graph
+  std::vector<PartSeconds> rank_seconds = {};  // of a step, per rank; empty where nobody took them
+  std::vector<CollectiveLine> collectives = {};
   std::vector<std::int64_t> memory_bytes = {};  // peak, per rank
   std::optional<double> mfu = {};               // none where the device's peak is unknown
   std::int64_t skipped_steps = 0;               // so far, for numbers that were not finite

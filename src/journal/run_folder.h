@@ -17,6 +17,7 @@ struct RunFolder {
   std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
   std::filesystem::path control() const { return root / "control"; }  // wishes (control.h)
   std::filesystem::path summary() const { return root / "summary.json"; }
+  std::filesystem::path monitor() const { return root / "monitor"; }  // devices and processes, a file a machine (docs/monitoring.md)
   std::filesystem::path rank_logs() const { return root / "ranks"; }
   std::filesystem::path rank_log(int rank) const;
   std::filesystem::path checkpoints() const { return root / "checkpoints"; }

@@ -158,7 +158,7 @@ def test_command_is_understood(page, verb, arguments):
     elif verb == "config":
         assert not arguments or arguments[0] in re.findall(r"lockstep config (\w+)", ask("config", "--help").stdout), f"{page}: {arguments}"
     else:
-        of = (verb, *arguments[:1]) if verb == "data" else (verb,)
+        of = (verb, *arguments[:1]) if verb in ("data", "runs") else (verb,)
         unknown = {word.split("=")[0] for word in arguments if word.startswith("--")} - help_of(*of)
         assert not unknown, f"{page}: lockstep {verb} has no {unknown}"
 
@@ -166,7 +166,7 @@ def test_command_is_understood(page, verb, arguments):
 @pytest.mark.parametrize("page", PAGES)
 def test_flags_exist(page):
     """Flags in backticks that stand without their command."""
-    known = help_of("train") | help_of("bench", "step") | help_of("generate") | help_of("chat") | help_of("export") | help_of("merge") | help_of("data", "tokenize") | help_of("data", "train-tokenizer") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS | FLAGS_OF_SCRIPTS
+    known = help_of("train") | help_of("bench", "step") | help_of("generate") | help_of("chat") | help_of("export") | help_of("merge") | help_of("data", "tokenize") | help_of("data", "train-tokenizer") | help_of("watch") | help_of("runs", "list") | help_of("runs", "plot") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS | FLAGS_OF_SCRIPTS
     spans = [span for span in re.findall(r"`(-[^`\n]*)`", text_of(page))]
     unknown = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", span)} - known
     # Spellings that the help leaves out: other names of a flag, or of -f.

@@ -9,6 +9,8 @@ std::string general_help() {
   lockstep train -f FILE     train on all GPUs, or on two CPU ranks where there is none
   lockstep ask RUN WISH      have a run that trains save, evaluate, sample or stop
   lockstep ui                a page in the browser: start, watch and compare runs, talk to models
+  lockstep watch [RUN ...]   runs on a live screen: progress, loss, each rank's time, GPUs, log
+  lockstep runs              list runs, compare them, plot their curves
   lockstep generate          text from a model folder or a run: a prompt, a chat, a file of prompts
   lockstep chat              talk to a model in the terminal
   lockstep export            a checkpoint as a Hugging Face model folder

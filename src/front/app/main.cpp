@@ -24,7 +24,8 @@ struct Verb {
 };
 // In the order of --help. `train` shows how it was called, so it takes the program's name too.
 constexpr Verb verbs[] = {
-    {"ask", app::run_ask_verb},       {"generate", app::run_generate_verb},
+    {"ask", app::run_ask_verb},       {"watch", app::run_watch_verb},
+    {"runs", app::run_runs_verb},     {"generate", app::run_generate_verb},
     {"chat", app::run_chat_verb},     {"data", app::run_data_verb},
     {"export", app::run_export_verb}, {"merge", app::run_merge_verb},
     {"config", app::run_config_verb}, {"devices", app::run_devices_verb},

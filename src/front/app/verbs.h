@@ -9,6 +9,8 @@ namespace lockstep::app {
 int run_train_verb(std::span<const std::string> args, const std::string& typed_program);
 int run_ask_verb(std::span<const std::string> args);
 int run_ui_verb(std::span<const std::string> args);
+int run_runs_verb(std::span<const std::string> args);
+int run_watch_verb(std::span<const std::string> args);
 int run_generate_verb(std::span<const std::string> args);
 int run_chat_verb(std::span<const std::string> args);
 int run_export_verb(std::span<const std::string> args);

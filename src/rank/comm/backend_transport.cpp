@@ -15,14 +15,13 @@ c10d::ReduceOp to_c10d(Reduce op) {
   return c10d::ReduceOp::SUM;
 }
 
-Work wrap(const c10::intrusive_ptr<c10d::Work>& work) {
-  if (!work) return {};
-  return Work([work] { work->wait(); }, [work] { return work->isCompleted(); });
-}
+bool is_nccl(const c10d::Backend& backend) { return backend.getBackendName() == "nccl"; }
 
 class BackendTransport : public Transport {
  public:
-  explicit BackendTransport(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)) {}
+  explicit BackendTransport(c10::intrusive_ptr<c10d::Backend> backend) : backend_(std::move(backend)), timed_(is_nccl(*backend_)) {
+    if (timed_) backend_->enableCollectivesTiming();
+  }
 
   int rank() const override { return backend_->getRank(); }
   int size() const override { return backend_->getSize(); }
@@ -69,11 +68,18 @@ class BackendTransport : public Transport {
     std::vector<at::Tensor> tensors{tensor};
     return wrap(backend_->recv(tensors, from, 0));
   }
-  bool recordable() const override { return backend_->getBackendName() == "nccl"; }
+  bool recordable() const override { return is_nccl(*backend_); }
   void shut_down() override { backend_->shutdown(); }
 
  private:
+  Work wrap(const c10::intrusive_ptr<c10d::Work>& work) const {
+    if (!work) return {};
+    const auto seconds = timed_ ? std::function([work] { return static_cast<double>(work->getDuration()) * 1e-3; }) : nullptr;
+    return Work([work] { work->wait(); }, [work] { return work->isCompleted(); }, seconds);
+  }
+
   c10::intrusive_ptr<c10d::Backend> backend_;
+  const bool timed_;  // by events of the device, which know the begin as well
 };
 
 }  // namespace

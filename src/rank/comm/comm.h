@@ -24,6 +24,7 @@ namespace lockstep::comm {
 
 enum class Reduce { sum, max, min };
 
+class Ledger;
 class MeetingPoint;
 class Transport;
 
@@ -31,23 +32,27 @@ class Transport;
 class [[nodiscard]] Work {
  public:
   Work() = default;  // already finished
-  Work(std::function<void()> wait, std::function<bool()> finished) : wait_(std::move(wait)), finished_(std::move(finished)) {}
+  // seconds: from its begin to its end, once it has finished; empty where nothing measures that.
+  Work(std::function<void()> wait, std::function<bool()> finished, std::function<double()> seconds = {})
+      : wait_(std::move(wait)), finished_(std::move(finished)), seconds_(std::move(seconds)) {}
   // CPU backends: blocks the calling thread until done. NCCL: the current stream waits, the thread does not.
   void wait();
   bool finished() const { return !finished_ || finished_(); }
+  std::optional<double> seconds() const { return seconds_ ? std::optional(seconds_()) : std::nullopt; }
 
  private:
   std::function<void()> wait_;
   std::function<bool()> finished_;
+  std::function<double()> seconds_;
 };
 
 // Collective: every rank of the group calls the same operations in the same order. One thread at a time.
 // `what` says what the bytes are ("gradients of block 14"); it shows up in stall reports and traces.
 class Group {
  public:
-  // meeting: null for a group of one.
+  // meeting: null for a group of one. ledger: null where nobody counts.
   Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<journal::PageWriter> page,
-        std::shared_ptr<MeetingPoint> meeting = nullptr);
+        std::shared_ptr<MeetingPoint> meeting = nullptr, std::shared_ptr<Ledger> ledger = nullptr);
 
   int rank() const;
   int size() const;
@@ -135,6 +140,8 @@ class World {
   const at::Device& device() const { return device_; }
   // `look` is called some twenty times a second, by the thread that watches operations, for as long as the world lives. One at most.
   void watch(std::function<void()> look);
+  // What operations of all groups come to.
+  Ledger& ledger() const { return *ledger_; }
   // Why another backend than the first choice is used; empty if it is not.
   const std::string& fallback() const { return fallback_; }
 
@@ -157,6 +164,7 @@ class World {
   std::optional<ModelledLinks> links_;
   std::string fallback_;
   std::shared_ptr<journal::PageWriter> page_;
+  std::shared_ptr<Ledger> ledger_;
   std::unique_ptr<Connection> connection_;
   const Group* everyone_ = nullptr;
 };

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "rank/comm/group_state.h"
+#include "rank/comm/ledger.h"
 #include "rank/comm/meeting.h"
 #include "rank/comm/transport.h"
 
@@ -20,15 +21,34 @@ base::UserError lost_operation(int rank, std::string_view kind, std::uint64_t se
 
 }  // namespace
 
+namespace {
+
+// Tells whoever counts that this thread waits, for as long as it does.
+class Waiting {
+ public:
+  explicit Waiting(const Ledger* ledger) : ledger_(ledger) { tell(true); }
+  ~Waiting() { tell(false); }
+  Waiting(const Waiting&) = delete;
+
+ private:
+  void tell(bool begins) const {
+    if (ledger_ != nullptr && ledger_->on_wait) ledger_->on_wait(begins);
+  }
+  const Ledger* ledger_;
+};
+
+}  // namespace
+
 void Work::wait() {
   if (wait_) std::exchange(wait_, nullptr)();
 }
 
 Group::Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<journal::PageWriter> page,
-             std::shared_ptr<MeetingPoint> meeting)
+             std::shared_ptr<MeetingPoint> meeting, std::shared_ptr<Ledger> ledger)
     : name_(std::move(name)), transport_(std::move(transport)), meeting_(std::move(meeting)), state_(std::make_shared<State>()) {
   state_->device = device;
   state_->page = std::move(page);
+  if (size() > 1) state_->ledger = std::move(ledger);
 }
 
 int Group::rank() const { return transport_->rank(); }
@@ -43,6 +63,7 @@ Work Group::stamped(std::string_view kind, std::string_view what, const at::Tens
   if (state_->recording) return start();
   const std::uint64_t sequence = ++state_->sequence;
   const int slot = state_->page->stamp(name_, kind, what, sequence, payload.nbytes());
+  if (state_->ledger) state_->ledger->issued(kind, payload.nbytes());
   auto failed = [name = name_, kind = std::string(kind), what = std::string(what), sequence, rank = rank()](const std::exception& error) {
     return lost_operation(rank, kind, sequence, name, what, error);
   };
@@ -60,10 +81,11 @@ Work Group::stamped(std::string_view kind, std::string_view what, const at::Tens
   auto shared = std::make_shared<Work>(std::move(work));
   {
     const base::Lock lock(state_->mutex);
-    state_->in_flight.push_back({slot, sequence, shared});
+    state_->in_flight.push_back({slot, sequence, payload.nbytes(), kind, shared});
   }
   auto wait = [state = state_, slot, sequence, shared, failed] {
     state->page->mark(slot, sequence, journal::OperationState::waited_for);
+    const Waiting waiting(state->ledger.get());
     try {
       shared->wait();
     } catch (const std::exception& error) {
@@ -148,8 +170,12 @@ void Group::mark_finished() const {
   const base::Lock lock(state_->mutex);
   std::erase_if(state_->in_flight, [&](const State::InFlight& operation) {
     const bool done = operation.work->finished();
-    if (done) state_->page->mark(operation.slot, operation.sequence, journal::OperationState::finished);
-    return done;
+    if (!done) return false;
+    state_->page->mark(operation.slot, operation.sequence, journal::OperationState::finished);
+    if (state_->ledger) {
+      if (const auto seconds = operation.work->seconds()) state_->ledger->took(operation.kind, operation.bytes, *seconds);
+    }
+    return true;
   });
 }
 

@@ -11,10 +11,12 @@ namespace lockstep::comm {
 struct Group::State {
   struct InFlight {
     int slot;
-    std::uint64_t sequence;
+    std::uint64_t sequence, bytes;
+    std::string_view kind;  // lives as long as the program
     std::shared_ptr<Work> work;
   };
   std::shared_ptr<journal::PageWriter> page;
+  std::shared_ptr<Ledger> ledger;  // null where nobody counts
   at::Device device = at::kCPU;
   std::uint64_t sequence = 0;
   bool recording = false;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "rank/comm/transport.h"
 
@@ -18,10 +19,12 @@ struct Ticket {
   base::Condition changed;
   bool done LOCKSTEP_GUARDED_BY(mutex) = false;
   std::exception_ptr error LOCKSTEP_GUARDED_BY(mutex);
+  double seconds LOCKSTEP_GUARDED_BY(mutex) = 0;
 
-  void finish(std::exception_ptr failure) {
+  void finish(std::exception_ptr failure, double took) {
     const base::Lock lock(mutex);
     done = true;
+    seconds = took;
     error = std::move(failure);
     changed.notify_all();
   }
@@ -76,9 +79,11 @@ class QueuedTransport : public Transport {
     if (ready) ready->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
     auto job = [this, out, in, operation = std::move(operation), ticket, ready] {
       std::exception_ptr failure;
+      std::int64_t begin = base::now_ns();
       try {
         if (ready) {
           ready->synchronize();
+          begin = base::now_ns();
           const at::Tensor host_in = in.to(at::kCPU);
           const at::Tensor host_out = out.is_same(in) ? host_in : at::empty(out.sizes(), out.options().device(at::kCPU));
           operation(host_out, host_in);
@@ -89,7 +94,7 @@ class QueuedTransport : public Transport {
       } catch (...) {
         failure = std::current_exception();
       }
-      ticket->finish(std::move(failure));
+      ticket->finish(std::move(failure), base::seconds_since(begin));
     };
     {
       const base::Lock lock(mutex_);
@@ -100,6 +105,10 @@ class QueuedTransport : public Transport {
                 [ticket] {
                   const base::Lock lock(ticket->mutex);
                   return ticket->done;
+                },
+                [ticket] {
+                  const base::Lock lock(ticket->mutex);
+                  return ticket->seconds;
                 });
   }
 

@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "config/backend.h"
+#include "rank/comm/ledger.h"
 #include "rank/comm/meeting.h"
 #include "rank/comm/transport.h"
 
@@ -106,6 +107,7 @@ World::World(const Options& options, std::shared_ptr<journal::PageWriter> page)
       silence_s_(std::max(options.silence_s, options.timeout_s)),
       links_(options.links),
       page_(std::move(page)),
+      ledger_(std::make_shared<Ledger>()),
       connection_(std::make_unique<Connection>()) {
   connect_everyone(options);
   connection_->watcher = std::thread([this] {
@@ -180,7 +182,7 @@ const Group& World::add(std::string name, std::vector<int> ranks, std::shared_pt
                         const c10::intrusive_ptr<c10d::Store>& keys) {
   std::shared_ptr<MeetingPoint> meeting;
   if (keys) meeting = make_meeting_point(keys, transport->rank(), transport->size(), silence_s_);
-  Group group(std::move(name), device_, transport, page_, std::move(meeting));
+  Group group(std::move(name), device_, transport, page_, std::move(meeting), ledger_);
   const base::Lock lock(connection_->mutex);
   return connection_->groups.emplace_back(Member{std::move(ranks), std::move(transport), std::move(group)}).group;
 }

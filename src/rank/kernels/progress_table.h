@@ -1,6 +1,8 @@
 // What the CUDA plug-in does for progress counters, as plain functions.
 #pragma once
 
+#include <cstdint>
+
 #include "rank/kernels/table.h"
 
 namespace lockstep::kernels {
@@ -14,6 +16,8 @@ struct ProgressTable {
   ProgressCounters (*make)(int device);
   void (*destroy)(const ProgressCounters& counters);
   void (*mark)(const ProgressCounters& counters, Stream stream);
+  // A stopwatch's: since[0] is when the part of number since[1] began, 0 before the first; `seconds` has one number a part.
+  void (*enter)(double* seconds, std::int64_t* since, int part, Stream stream);
 };
 
 }  // namespace lockstep::kernels

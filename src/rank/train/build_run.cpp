@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "rank/comm/ledger.h"
 #include "rank/parallel/base_fingerprint.h"
 #include "rank/train/memory/fit_batch.h"
 #include "rank/train/resume/from_first.h"
@@ -14,6 +15,7 @@
 #include "rank/train/resume/state.h"
 #include "rank/train/train_step.h"
 #include "journal/lease.h"
+#include "journal/scalars/tensorboard.h"
 #include "layout/tables.h"
 
 namespace lockstep::train {
@@ -68,6 +70,8 @@ void connect(Run& run, const RunRequest& request) {
                                                                  .nccl = run.faults.broken_nccl(),
                                                                  .links = request.links},
                                             run.page);
+  run.time = std::make_shared<TimeSplit>(request.device);
+  run.world->ledger().on_wait = [time = run.time](bool begins) { time->wait(begins); };
   run.mesh = std::make_unique<comm::Mesh>(*run.world, layout::mesh_of(run.config, request.place.world_size));
   run.batch = config::plan_batch(run.config, run.mesh->data().size());
 }
@@ -91,6 +95,7 @@ std::unique_ptr<MicroSteps> make_micro_steps(Run& run) {
                                                           .largest_batch = data.fixed_shapes() ? 0 : rows,
                                                           .progress = watched_progress(*run.world, run.page, run.faults),
                                                           .mark_blocks = blocks_are_long(run.config, rows, device),
+                                                          .time = run.time,
                                                           .sums = run.gradient_sums.get()});
 }
 
@@ -148,7 +153,7 @@ void open_journal(Run& run, const Start& start) {
        run.recompute}}.dump());
   run.control = std::make_unique<journal::ControlReader>(run.folder.control(), run.lease);
   if (run.config.monitor.tensorboard)
-    run.tensorboard = std::make_unique<journal::TensorBoardWriter>(run.folder.root / "tensorboard", run.progress.step);
+    run.scalars.push_back(std::make_unique<journal::TensorBoardWriter>(run.folder.root / "tensorboard", run.progress.step));
   if (!run.world->fallback().empty()) run.note(run.world->fallback());
   for (const std::string& note : start.notes) run.note(note);
   if (start.checkpoint) run.note(fmt::format("resumed from {} at step {}", start.checkpoint->string(), run.progress.step));

@@ -10,6 +10,7 @@
 #include "rank/train/export.h"
 #include "rank/train/step/moment.h"
 #include "rank/train/watch/profile.h"
+#include "rank/train/watch/step_window.h"
 #include "rank/train/samples.h"
 #include "rank/train/resume/state.h"
 #include "rank/train/watch/summary.h"
@@ -114,9 +115,7 @@ class Loop {
     stopping_ = journal::has(wished_, Wish::stop);
     if (update.skipped_in_a_row > 0) report_skip(outcome, numbers, update.skipped_in_a_row);
     summary_.add(outcome.step, seconds, loss, trained);
-    window_seconds_ += seconds;
-    window_trained_ += trained;
-    window_steps_ += 1;
+    window_.add(seconds, trained);
     if (!run_.is_first() ||
         !(due(trainer_.log_interval, outcome.step) || outcome.step == 1 || outcome.step == run_.total_steps || stopping_))
       return;
@@ -127,28 +126,21 @@ class Loop {
                            .learning_rate = outcome.learning_rate,
                            .counted = run_.task->counted(),
                            .trained = run_.progress.trained,
-                           .trained_per_second = window_trained_ / window_seconds_,
-                           .step_seconds = window_seconds_ / window_steps_,
                            .data_seconds = outcome.data_seconds,
                            .communication_seconds = outcome.reduced.seconds_since(outcome.backward_done),
                            .skipped_steps = run_.progress.skipped};
     for (int rank = 0; rank < ranks; ++rank)
       line.memory_bytes.push_back(static_cast<std::int64_t>(totals.read(numbers, sum::peak_memory, rank)));
+    window_.close(numbers, line);
     line.mfu = summary_.mfu(line.trained_per_second);
     if (run_.config.model.dtype == config::DType::f16) line.loss_scale = update.loss_scale;
     run_.metrics->write(line);
     write_scalars(line);
-    window_seconds_ = window_trained_ = 0;
-    window_steps_ = 0;
   }
 
-  void write_scalars(const journal::StepLine& line) const {
-    if (!run_.tensorboard) return;
-    run_.tensorboard->add("train/loss", line.step, line.loss);
-    run_.tensorboard->add("train/grad_norm", line.step, line.grad_norm);
-    run_.tensorboard->add("train/learning_rate", line.step, line.learning_rate);
-    run_.tensorboard->add(fmt::format("speed/{}_per_second", line.counted), line.step, line.trained_per_second);
-    run_.tensorboard->add("speed/step_seconds", line.step, line.step_seconds);
+  template <typename Line>
+  void write_scalars(const Line& line) const {
+    for (const auto& writer : run_.scalars) writer->write(line.step, journal::scalars_of(line));
   }
 
   double epochs(const data::Position& position) const {
@@ -213,10 +205,7 @@ class Loop {
     const journal::EvalLine line = evaluate(run_);
     summary_.add_evaluation(line);
     if (run_.metrics) run_.metrics->write(line);
-    if (run_.tensorboard) {
-      run_.tensorboard->add("eval/loss", line.step, line.loss);
-      for (const journal::Measure& measure : line.measures) run_.tensorboard->add("eval/" + measure.name, line.step, measure.value);
-    }
+    write_scalars(line);
     evaluated_at_ = line.step;
     acknowledge(Wish::evaluate, {{"done", true}, {"eval_loss", line.loss}, {"eval_" + line.counted, line.trained}});
     last_end_ = Moment(run_.world->device());
@@ -230,6 +219,7 @@ class Loop {
   void verify_replicas() const { parallel::verify_equal(run_.same_weights(), run_.replica, run_.progress.step); }
 
   void save() {
+    run_.time->enter(journal::Part::checkpoint);
     verify_replicas();
     run_.page->set_phase(journal::Phase::saving, run_.progress.step);
     run_.faults.at(journal::Phase::saving, run_.progress.step, run_.mesh->everyone());
@@ -241,6 +231,7 @@ class Loop {
     // Writing a small checkpoint behind training gains nothing, and until it is whole a crash would lose the interval before it too.
     announce_checkpoint(/*wait=*/megabytes(contents) < static_cast<double>(run_.config.checkpoint.wait_below_mb));
     run_.mesh->everyone().meet("saving a checkpoint");  // a disk may keep one rank far longer than the others
+    run_.time->enter(journal::Part::other);
     last_end_ = Moment(run_.world->device());
   }
 
@@ -366,8 +357,7 @@ class Loop {
   std::vector<journal::Asked> saves_for_;    // whose wish `unannounced_` is; rank 0
   std::int64_t evaluated_at_ = -1, sampled_at_ = -1;
   bool stopping_ = false;
-  double window_seconds_ = 0, window_trained_ = 0;
-  std::int64_t window_steps_ = 0;
+  StepWindow window_{run_};
 };
 
 }  // namespace

@@ -23,12 +23,13 @@
 #include "rank/task/task.h"
 #include "rank/train/step/batches.h"
 #include "rank/train/watch/faults.h"
+#include "rank/train/watch/time_split.h"
 #include "rank/train/step/micro_steps.h"
 #include "journal/control.h"
 #include "journal/metrics.h"
 #include "journal/page.h"
 #include "journal/run_folder.h"
-#include "journal/tensorboard.h"
+#include "journal/scalars/scalars.h"
 
 namespace lockstep::train {
 
@@ -66,6 +67,7 @@ struct Run {
   std::shared_ptr<journal::PageWriter> page;
   Faults faults;
   std::unique_ptr<comm::World> world;
+  std::shared_ptr<TimeSplit> time;
   std::unique_ptr<comm::Mesh> mesh;
   std::unique_ptr<task::Task> task;
   parallel::Replica replica;
@@ -79,11 +81,11 @@ struct Run {
   std::vector<std::unique_ptr<AfterUpdate>> after_update;
   std::unique_ptr<BatchSource> batches;
   std::unique_ptr<checkpoint::Saver> saver;
-  std::unique_ptr<journal::MetricsWriter> metrics;          // rank 0 only
-  std::unique_ptr<journal::ControlReader> control;          // rank 0 only
-  std::unique_ptr<journal::TensorBoardWriter> tensorboard;  // rank 0, where monitor.tensorboard asks for it
-  std::function<bool()> asked_to_stop;                      // this rank, by something other than the control file
-  std::string lease;                                        // by which this start of the run owns its folder; empty where nobody does
+  std::unique_ptr<journal::MetricsWriter> metrics;              // rank 0 only
+  std::unique_ptr<journal::ControlReader> control;              // rank 0 only
+  std::vector<std::unique_ptr<journal::ScalarWriter>> scalars;  // rank 0, where monitor.tensorboard asks for it
+  std::function<bool()> asked_to_stop;                          // this rank, by something other than the control file
+  std::string lease;                                            // by which this start of the run owns its folder; empty where nobody does
   Progress progress;
   std::int64_t total_steps = 0;
   std::string recompute;         // what blocks keep for backward, in words
@@ -104,9 +106,11 @@ struct Run {
     return optim::learning_rate(config.trainer, batch.learning_rate, progress.step + offset, total_steps + offset);
   }
 
-  // Stamps the page, and breaks where a test asked for it.
+  // Stamps the page, counts time for what comes, and breaks where a test asked for it.
   void enter(journal::Phase phase) const {
     page->set_phase(phase, progress.step + 1);
+    const bool told_by_graph = micro_steps->replayed() && (phase == journal::Phase::forward || phase == journal::Phase::backward);
+    if (!told_by_graph) time->enter(part_of(phase));
     faults.at(phase, progress.step + 1, mesh->everyone());
   }
   void note(std::string_view text) const;  // to the log and, on rank 0, to metrics.jsonl

@@ -15,14 +15,20 @@ void add_own_line(const Run& run, model::Totals& totals) {
   const int rank = run.mesh->everyone().rank();
   totals.add(sum::wishes, (run.asked_to_stop() ? 1 : 0) + (run.control ? sum::from_control_file * run.control->announce() : 0));
   totals.add(sum::peak_memory, static_cast<double>(peak_memory_bytes(run.world->device())), rank);
+  totals.add_from(sum::seconds, rank * std::int64_t(journal::part_count), run.time->seconds());
   totals.add(sum::not_finite, at::isfinite(totals.of(sum::loss)).logical_not(), rank);
 }
 
 }  // namespace
 
 std::vector<model::Sum> sums_of_a_step(int ranks, std::int64_t square_sums) {
-  return {{std::string(sum::loss)},   {std::string(sum::trained)},           {std::string(sum::squares), square_sums},
-          {std::string(sum::wishes)}, {std::string(sum::not_finite), ranks}, {std::string(sum::peak_memory), ranks}};
+  return {{std::string(sum::loss)},
+          {std::string(sum::trained)},
+          {std::string(sum::squares), square_sums},
+          {std::string(sum::wishes)},
+          {std::string(sum::not_finite), ranks},
+          {std::string(sum::peak_memory), ranks},
+          {std::string(sum::seconds), ranks * std::int64_t(journal::part_count)}};
 }
 
 journal::Wishes wishes_in(double total) {
@@ -65,6 +71,7 @@ StepOutcome train_step(Run& run) {
   run.enter(journal::Phase::reducing);
   outcome.backward_done = Moment(device);
   run.gradients->finish(mesh.loss());
+  run.time->enter(journal::Part::optimizer);
   totals.add_all(sum::squares, run.optimizer->sum_of_squares());  // of the units that this rank counts
   add_own_line(run, totals);
   outcome.totals = totals.numbers();
@@ -81,6 +88,7 @@ StepOutcome train_step(Run& run) {
 
   run.progress.step += 1;
   run.progress.position = outcome.position = run.batches->position();
+  run.time->enter(journal::Part::other);
   return outcome;
 }
 // [one_step:end]

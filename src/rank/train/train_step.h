@@ -21,6 +21,7 @@ inline constexpr std::string_view squares = "squares";                 // of gra
 // Wishes are one number: a rank that a signal asked to stop adds 1, rank 0 adds what the control file asks for, times from_control_file.
 inline constexpr std::string_view wishes = "wishes";
 inline constexpr double from_control_file = 1 << 20;                                       // more than there are ranks
+inline constexpr std::string_view seconds = "seconds";                                     // so far, journal::part_count a rank
 inline constexpr std::string_view not_finite = "not finite", peak_memory = "peak memory";  // one a rank
 }  // namespace sum
 std::vector<model::Sum> sums_of_a_step(int ranks, std::int64_t square_sums);

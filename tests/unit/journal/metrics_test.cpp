@@ -13,7 +13,7 @@
 #include "base/files.h"
 #include "journal/run_folder.h"
 #include "journal/tail.h"
-#include "journal/tensorboard.h"
+#include "journal/scalars/tensorboard.h"
 #include "support/files/faulty_files.h"
 
 namespace lockstep::journal {
@@ -155,7 +155,7 @@ TEST_F(MetricsTest, ScalarsOutliveAFullDiskInWholeRecords) {
     TensorBoardWriter writer(folder, 3, files, {.retry_s = 0});
     for (int step = 4; step < 9; ++step) {
       if (full) files.disk_bytes = step == 8 ? support::FaultyFiles::never : 150;  // in the middle of a record
-      writer.add("train/loss", step, 0.5);
+      writer.write(step, std::vector<Scalar>{{"train/loss", 0.5}});
     }
     std::string text;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) text = base::read_text(entry.path());

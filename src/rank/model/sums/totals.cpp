@@ -38,6 +38,10 @@ void Totals::add(std::string_view name, const at::Tensor& value, std::int64_t in
 
 void Totals::add_all(std::string_view name, const at::Tensor& values) { all_of(name).add_(values); }
 
+void Totals::add_from(std::string_view name, std::int64_t begin, const at::Tensor& values) {
+  all_of(name).narrow(0, begin, values.numel()).add_(values);
+}
+
 void Totals::add(std::string_view name, double value, std::int64_t index) {
   from_host_[static_cast<std::size_t>(place(name, index))] += value;
 }

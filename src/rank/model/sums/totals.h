@@ -27,6 +27,8 @@ class Totals {
   void add(std::string_view name, const at::Tensor& value, std::int64_t index = 0);
   // All numbers of a name.
   void add_all(std::string_view name, const at::Tensor& values);
+  // Some of them, from `begin` on.
+  void add_from(std::string_view name, std::int64_t begin, const at::Tensor& values);
   // Kept on the host until numbers() is asked for: all of them reach the device in one copy.
   void add(std::string_view name, double value, std::int64_t index = 0);
 

@@ -49,6 +49,7 @@ MicroSteps::MicroSteps(const task::Task& task, model::Stage& model, parallel::Ex
       ranks_(ranks),
       progress_(std::move(options.progress)),
       sums_(options.sums),
+      time_(std::move(options.time)),
       same_shapes_(options.same_shapes),
       policy_({.wanted = options.recorder != nullptr, .warm_up = options.warm_up, .most_kept = options.most_shapes}),
       graphs_(std::move(options.recorder), model, options.largest_batch) {
@@ -103,11 +104,19 @@ at::Tensor MicroSteps::backward() {
   return loss;
 }
 
+void MicroSteps::count_recorded(journal::Part part) const {
+  if (time_) time_->record(part);
+}
+
 void MicroSteps::record(GraphAction action, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {
   graphs_.record({action, key_.place}, batch, scale, [this, action, micro](const data::Batch& inputs, const at::Tensor& of_loss) {
+    count_recorded(journal::Part::forward);
     begin(action, inputs, micro);
+    count_recorded(journal::Part::backward);
     const at::Tensor loss = end(of_loss);
-    if (action == GraphAction::reduces) gradients_.finish(ranks_);
+    if (action != GraphAction::reduces) return loss;
+    count_recorded(journal::Part::communication);
+    gradients_.finish(ranks_);
     return loss;
   });
 }

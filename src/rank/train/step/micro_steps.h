@@ -17,6 +17,7 @@
 #include "rank/task/task.h"
 #include "rank/train/step/graph_policy.h"
 #include "rank/train/step/recorded_steps.h"
+#include "rank/train/watch/time_split.h"
 
 namespace lockstep::train {
 
@@ -44,6 +45,7 @@ class MicroSteps {
     std::int64_t largest_batch = 0;                         // where shapes differ: rows of tokens, or the like, of the largest one
     std::shared_ptr<kernels::Progress> progress = {};       // marked at the end of every micro-step, recorded or not
     bool mark_blocks = false;                               // and after every block, in both directions
+    std::shared_ptr<TimeSplit> time = {};                   // counts the parts of recorded micro-steps
     parallel::GradientSums* sums = nullptr;                 // where 16-bit gradients are added to too often; must outlive it
   };
   MicroSteps(const task::Task& task, model::Stage& model, parallel::Exchange& gradients, const comm::Group& ranks, Options options);
@@ -66,6 +68,7 @@ class MicroSteps {
  private:
   void begin(GraphAction action, const data::Batch& batch, const model::Micro& micro);
   at::Tensor end(const at::Tensor& scale);
+  void count_recorded(journal::Part part) const;
   void record(GraphAction action, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
   void record_reduction(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
 
@@ -75,6 +78,7 @@ class MicroSteps {
   const comm::Group& ranks_;
   std::shared_ptr<kernels::Progress> progress_;
   parallel::GradientSums* sums_;
+  std::shared_ptr<TimeSplit> time_;
   const bool same_shapes_;
   GraphPolicy policy_;
   RecordedSteps graphs_;

@@ -87,11 +87,13 @@ std::function<std::shared_ptr<comm::Transport>()> Faults::broken_nccl() const {
 
 void Faults::at(journal::Phase phase, std::int64_t step, const comm::Group& group) const {
   const auto strikes_here = [&] {
-    for (const char* other : {"nan", "memory", "hide_progress", "slow_disk", "drift"}) {
+    for (const char* other : {"nan", "memory", "hide_progress", "slow_disk", "drift", "slow"}) {
       if (order_->action == other) return false;
     }
     return true;
   };
+  if (order_ && order_->action == "slow" && step >= order_->step && step <= order_->last_step && order_->phase == journal::name_of(phase))
+    std::this_thread::sleep_for(std::chrono::milliseconds(order_->ms));
   if (!order_ || !strikes_here() || step != order_->step || order_->phase != journal::name_of(phase)) return;
   if (!order_->once.empty() && (std::filesystem::exists(order_->once) || !std::ofstream(order_->once))) return;
   base::log_warning("test fault: {} in {} of step {}", order_->action, order_->phase, step);

@@ -1,5 +1,6 @@
 // Breaks this rank on purpose, for tests: LOCKSTEP_TEST_FAULT="rank=1 step=5 phase=forward action=kill". With once=FILE it strikes only
-// while that file is not there, and makes it. "action=slow_disk ms=200" lets every file of a checkpoint take so long.
+// while that file is not there, and makes it. "action=slow_disk ms=200" lets every file of a checkpoint take so long; "action=slow ms=50
+// step=1 until=900" makes a phase of each of these steps longer.
 #pragma once
 
 #include <cstdint>
@@ -36,12 +37,12 @@ class Faults {
  private:
   struct Order {
     std::int64_t step = 1;
-    std::int64_t last_step = 1;  // nan lasts this long
+    std::int64_t last_step = 1;  // nan and slow last this long
     std::string phase = "forward";
     std::string action;
     std::int64_t samples = 0;  // memory: what still fits
     double seconds = 3600;     // stall: how long
-    std::int64_t ms = 0;       // slow_disk
+    std::int64_t ms = 0;       // slow_disk, slow
     std::string once;
   };
   std::optional<Order> order_;

@@ -1,5 +1,5 @@
 // TensorBoard's event files: length-prefixed, checksummed records, each a small protocol buffer written by hand.
-#include "journal/tensorboard.h"
+#include "journal/scalars/tensorboard.h"
 
 #include <unistd.h>
 
@@ -10,28 +10,12 @@
 #include "base/error.h"
 #include "base/hash/crc32c.h"
 #include "base/log.h"
+#include "journal/scalars/protobuf.h"
 
 namespace lockstep::journal {
 namespace {
 
-void put_varint(std::string& out, std::uint64_t value) {
-  while (value >= 0x80) {
-    out.push_back(static_cast<char>(value | 0x80));
-    value >>= 7;
-  }
-  out.push_back(static_cast<char>(value));
-}
-template <typename T>
-void put_raw(std::string& out, T value) {
-  char bytes[sizeof value];
-  std::memcpy(bytes, &value, sizeof value);
-  out.append(bytes, sizeof value);
-}
-void put_text(std::string& out, int field, std::string_view text) {
-  put_varint(out, static_cast<std::uint64_t>(field) << 3 | 2);
-  put_varint(out, text.size());
-  out += text;
-}
+using namespace protobuf;
 
 // Event: wall_time = 1 (double), step = 2 (int64).
 std::string event_head(std::int64_t step) {
@@ -51,6 +35,16 @@ std::uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc, 15) + 0xa282ead8u;
 }
 
+std::string record_of(const std::string& event) {
+  std::string length;
+  put_raw(length, static_cast<std::uint64_t>(event.size()));
+  std::string record = length;
+  put_raw(record, masked_crc(length));
+  record += event;
+  put_raw(record, masked_crc(event));
+  return record;
+}
+
 }  // namespace
 
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder, std::int64_t resumed_at_step, base::FileSystem& files,
@@ -63,34 +57,31 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder, std::i
           patience) {
   std::string version = event_head(0);
   put_text(version, 3, "brain.Event:2");
-  write_record(version);
   // Event.session_log = 7 { status = 1: START }: steps from here on are this start's.
   std::string start = event_head(resumed_at_step + 1);
   put_text(start, 7, "\x08\x01");
-  write_record(start);
+  append(record_of(version) + record_of(start));
 }
 
-void TensorBoardWriter::add(std::string_view tag, std::int64_t step, double value) {
-  // Event.summary = 5 { Summary.value = 1 { tag = 1, simple_value = 2 (float) } }
-  std::string scalar;
-  put_text(scalar, 1, tag);
-  scalar.push_back(2 << 3 | 5);
-  put_raw(scalar, static_cast<float>(value));
-  std::string summary;
-  put_text(summary, 1, scalar);
-  std::string event = event_head(step);
-  put_text(event, 5, summary);
-  write_record(event);
+void TensorBoardWriter::write(std::int64_t step, std::span<const Scalar> scalars) {
+  std::string records;
+  for (const Scalar& one : scalars) {
+    // Event.summary = 5 { Summary.value = 1 { tag = 1, simple_value = 2 (float) } }
+    std::string scalar;
+    put_text(scalar, 1, one.name);
+    scalar.push_back(2 << 3 | 5);
+    put_raw(scalar, static_cast<float>(one.value));
+    std::string summary;
+    put_text(summary, 1, scalar);
+    std::string event = event_head(step);
+    put_text(event, 5, summary);
+    records += record_of(event);
+  }
+  append(records);
 }
 
-void TensorBoardWriter::write_record(const std::string& event) {
-  std::string length;
-  put_raw(length, static_cast<std::uint64_t>(event.size()));
-  std::string record = length;
-  put_raw(record, masked_crc(length));
-  record += event;
-  put_raw(record, masked_crc(event));
-  const auto news = records_.write(record);
+void TensorBoardWriter::append(std::string_view records) {
+  const auto news = records_.write(records);
   if (news.kind == base::PatientWriter::News::Kind::began_to_wait)
     base::log_warning("TensorBoard's file cannot be written: {}", news.error);
 }

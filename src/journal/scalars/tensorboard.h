@@ -8,19 +8,20 @@
 
 #include "base/files.h"
 #include "base/file/patient_writer.h"
+#include "journal/scalars/scalars.h"
 
 namespace lockstep::journal {
 
 // Like metrics.jsonl, it outlives a full disk: scalars wait in memory (16 MiB) until there is room.
-class TensorBoardWriter {
+class TensorBoardWriter final : public ScalarWriter {
  public:
   // Readers leave out what an earlier start wrote past the step that this one was resumed at.
   TensorBoardWriter(const std::filesystem::path& folder, std::int64_t resumed_at_step, base::FileSystem& files = base::real_files(),
                     base::PatientWriter::Options patience = {});
-  void add(std::string_view tag, std::int64_t step, double value);
+  void write(std::int64_t step, std::span<const Scalar> scalars) override;
 
  private:
-  void write_record(const std::string& event);
+  void append(std::string_view records);
   base::PatientWriter records_;
 };
 
