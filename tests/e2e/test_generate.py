@@ -99,7 +99,7 @@ MISTAKES = [
     (["--model", "MODEL", "--run", "x", "--prompt", "a"], "two models"),
     (["--model", "MODEL", "--prompt", "a", "--chat", "b"], "excludes"),
     (["--model", "MODEL", "--file", "in.jsonl"], "requires --output"),
-    (["--model", "MODEL", "--prompt", "a", "--ranks", "2"], "requires --file"),
+    (["--model", "MODEL", "--prompt", "a", "--ranks", "2"], "--ranks goes with --file"),
     (["--model", "MODEL", "--prompt", "a", "--temperature", "-1"], "--temperature"),
     (["--model", "MODEL", "--prompt", "a", "--top-p", "0"], "--top-p"),
     (["--model", "MODEL", "--prompt", "a", "--stop", ""], "--stop is empty"),

@@ -61,7 +61,8 @@ void run_train(const verbs::Arguments& arguments, const std::shared_ptr<journal:
   page->set_phase(journal::Phase::done, run->progress.step);
 }
 
-void run_generate(const std::string& verb, const verbs::Arguments& arguments, journal::PageWriter& page, const comm::Place& place) {
+void run_generate(const std::string& verb, const verbs::Arguments& arguments, const std::shared_ptr<journal::PageWriter>& page,
+                  const comm::Place& place) {
   const verbs::GenerateRequest request = verbs::parse_generate_request(arguments, open_device());
   if (verb == "chat") return verbs::serve_chat(request);
   if (verb == "generate-file") return verbs::generate_file(request, place, page);
@@ -124,7 +125,7 @@ int main(int argc, char** argv) {
   const int code = guarded(*page, [&] {
     const auto arguments = read_arguments(argc, argv);
     if (verb == "train") return run_train(arguments, page, place);
-    if (verb == "generate" || verb == "generate-file" || verb == "chat") return run_generate(verb, arguments, *page, place);
+    if (verb == "generate" || verb == "generate-file" || verb == "chat") return run_generate(verb, arguments, page, place);
     if (verb == "merge") return void(std::cout << verbs::merge_adapters(verbs::parse_merge_request(arguments)) << std::endl);
     if (verb == "export") return void(std::cout << verbs::export_checkpoint(verbs::parse_export_request(arguments)) << std::endl);
     if (verb.starts_with("bench-")) return bench::run(verb, arguments, open_device(), place, page);

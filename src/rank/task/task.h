@@ -32,6 +32,10 @@ class Sampler {
   virtual std::vector<std::string> write(model::Stage& model, std::span<const std::size_t> prompts) = 0;
 };
 
+// Makes the choices of this rank those of the first one, where ranks write together: they may multiply by different algorithms, and a last
+// bit decides a draw. Collective.
+using Follow = std::function<void(const at::Tensor& choices)>;
+
 class Task {
  public:
   virtual ~Task() = default;
@@ -59,7 +63,7 @@ class Task {
   virtual journal::EvalLine evaluated(const model::Totals& totals, std::span<const double> numbers) const = 0;
 
   // Null where there is nothing to write with. writes: this rank will write some, so it reads what that takes.
-  virtual std::unique_ptr<Sampler> make_sampler(bool writes, at::Device device) const = 0;
+  virtual std::unique_ptr<Sampler> make_sampler(bool writes, at::Device device, const Follow& follow) const = 0;
 };
 
 // How ranks come to know the data. Empty: each reads it. Else only the first rank does, and gives the others a text: called on every

@@ -44,7 +44,9 @@ std::vector<std::string> gather(const comm::Group& ranks, const std::vector<std:
 Samples::Samples(const Run& run) : run_(run) {
   const auto rank = static_cast<std::size_t>(run.mesh->everyone().rank());
   const std::size_t prompts = std::max<std::size_t>(1, run.config.monitor.sample_prompts.size());
-  sampler_ = run.task->make_sampler(/*writes=*/together() || rank < prompts, run.world->device());
+  task::Follow follow;
+  if (together()) follow = [&run](const at::Tensor& tokens) { run.mesh->everyone().broadcast(tokens, 0, "tokens of samples").wait(); };
+  sampler_ = run.task->make_sampler(/*writes=*/together() || rank < prompts, run.world->device(), follow);
 }
 
 void Samples::look() {

@@ -13,6 +13,7 @@
 #include "base/file/json_lines.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "rank/comm/mesh.h"
 #include "text/terminal.h"
 
 namespace lockstep::verbs {
@@ -88,6 +89,7 @@ GenerateRequest parse_generate_request(const Arguments& arguments, at::Device de
   request.stream = argument(arguments, "stream", "1") == "1";
   request.file = argument(arguments, "file");
   request.parts = argument(arguments, "parts");
+  request.shard = argument(arguments, "shard") == "1";
   request.batch_size = static_cast<std::int64_t>(number(arguments, "batch-size", 8));
   request.device = device;
   task::GenerateOptions& options = request.options;
@@ -120,9 +122,23 @@ void generate_one(const GenerateRequest& request) {
   std::cout << std::endl;
 }
 
-void generate_file(const GenerateRequest& request, const comm::Place& place, journal::PageWriter& page) {
-  page.set_phase(journal::Phase::loading, 0);
-  const TextModel model = open_text_model(request.source, request.device);
+namespace {
+
+// The ranks that hold one model between them.
+struct Together {
+  Together(const GenerateRequest& request, const comm::Place& place, const std::shared_ptr<journal::PageWriter>& page)
+      : world({.place = place, .device = request.device}, page), mesh(world, {{layout::Axis::shard, place.world_size}}) {}
+  comm::World world;
+  comm::Mesh mesh;
+};
+
+}  // namespace
+
+void generate_file(const GenerateRequest& request, const comm::Place& place, const std::shared_ptr<journal::PageWriter>& page) {
+  std::optional<Together> together;  // first, so that it ends last
+  if (request.shard && place.world_size > 1) together.emplace(request, place, page);
+  page->set_phase(journal::Phase::loading, 0);
+  const TextModel model = open_text_model(request.source, request.device, together ? &together->mesh : nullptr);
   const std::vector<task::Prompt> prompts = read_prompts(request, model);
   // Prompts of like length together, the longest first: little is filled up, and too large a batch is known at once.
   std::vector<std::size_t> order(prompts.size());
@@ -131,28 +147,34 @@ void generate_file(const GenerateRequest& request, const comm::Place& place, jou
                    [&](std::size_t a, std::size_t b) { return prompts[a].tokens.size() > prompts[b].tokens.size(); });
 
   std::ofstream part(request.parts / (std::to_string(place.rank) + ".jsonl"), std::ios::binary);
-  task::Generator generator(*model.decoder, *model.language, request.device, options_for(request, model));
+  task::GenerateOptions options = options_for(request, model);
+  if (together) {
+    together->world.everyone().meet("loading a model");
+    options.follow = [&](const at::Tensor& tokens) { together->world.everyone().broadcast(tokens, 0, "tokens").wait(); };
+  }
+  task::Generator generator(*model.decoder, *model.language, request.device, options);
+  const bool writes = !together || place.rank == 0;
   const auto size = static_cast<std::size_t>(request.batch_size);
   std::int64_t done = 0;
   for (std::size_t first = 0, number = 0; first < order.size(); first += size, ++number) {
-    if (number % static_cast<std::size_t>(place.world_size) != static_cast<std::size_t>(place.rank)) continue;
+    if (!together && number % static_cast<std::size_t>(place.world_size) != static_cast<std::size_t>(place.rank)) continue;
     std::vector<task::Prompt> batch;
     for (std::size_t i = first; i < std::min(first + size, order.size()); ++i) batch.push_back(prompts[order[i]]);
-    page.set_phase(journal::Phase::sampling, done);
+    page->set_phase(journal::Phase::sampling, done);
     const auto completions = generator.run(batch, [&](std::size_t, const std::string&) {
-      page.set_phase(journal::Phase::sampling, done);  // a sign of life
+      page->set_phase(journal::Phase::sampling, done);  // a sign of life
       return true;
     });
-    for (std::size_t i = 0; i < batch.size(); ++i) {
+    for (std::size_t i = 0; writes && i < batch.size(); ++i) {
       part << Json{{"line", batch[i].key}, {"completion", completions[i].text}, {"finish", task::name_of(completions[i].finish)}}.dump()
            << "\n";
     }
-    done += static_cast<std::int64_t>(batch.size());
-    page.set_phase(journal::Phase::sampling, done);
+    if (writes) done += static_cast<std::int64_t>(batch.size());
+    page->set_phase(journal::Phase::sampling, done);
   }
   part.flush();
   if (!part) throw base::data_error("generate", "{} cannot be written: is the disk full?", request.parts.string());
-  page.set_phase(journal::Phase::done, done);
+  page->set_phase(journal::Phase::done, done);
 }
 
 }  // namespace lockstep::verbs

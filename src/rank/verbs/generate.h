@@ -21,6 +21,7 @@ struct GenerateRequest {
   bool stream = true;
   std::filesystem::path file, parts;  // JSON lines in; folder for this rank's part of the answers
   std::int64_t batch_size = 8;
+  bool shard = false;  // of a file: ranks hold the model between them
   at::Device device = at::kCPU;
   task::GenerateOptions options;
 };
@@ -30,8 +31,9 @@ GenerateRequest parse_generate_request(const Arguments& arguments, at::Device de
 void generate_one(const GenerateRequest& request);
 
 // Batches of prompts of like length; rank r takes those with number % ranks == r, so that a text does not depend on the number of ranks.
-// Writes parts/N.jsonl: {"line": from 0, "completion":, "finish":}. Ranks do not talk to each other.
-void generate_file(const GenerateRequest& request, const comm::Place& place, journal::PageWriter& page);
+// Where ranks hold the model in shards all take every batch, and the first one writes.
+// Writes parts/N.jsonl: {"line": from 0, "completion":, "finish":}. Ranks talk to each other over shards alone.
+void generate_file(const GenerateRequest& request, const comm::Place& place, const std::shared_ptr<journal::PageWriter>& page);
 
 // JSON lines on standard input and output, until the input ends:
 //   {"ready": true, "context": N}                      once, when the model is loaded

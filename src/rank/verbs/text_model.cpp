@@ -34,22 +34,26 @@ config::RunConfig settings_of(const ModelSource& source) {
 }
 
 // Units that are only read. Weights are not written yet.
-parallel::Replica make_readers(const config::RunConfig& config, at::Device device) {
-  if (config.lora.enabled) return train::make_units(config, device);
-  return parallel::make_replica(model::decoder_units(config.model), {.device = device,
-                                                                     .weight_dtype = model::scalar_type(config.model.dtype),
-                                                                     .trainable = false,
-                                                                     .quantization = train::quantization_of(config.model),
-                                                                     .double_quant = config.model.double_quant});
+parallel::Replica make_readers(const config::RunConfig& config, at::Device device, const comm::Mesh* mesh) {
+  if (config.lora.enabled) return train::make_units(config, device, mesh);
+  const model::UnitStorage storage{.device = device,
+                                   .weight_dtype = model::scalar_type(config.model.dtype),
+                                   .trainable = false,
+                                   .quantization = train::quantization_of(config.model),
+                                   .double_quant = config.model.double_quant};
+  if (mesh == nullptr) return parallel::make_replica(model::decoder_units(config.model), storage);
+  return parallel::make_sharded(model::decoder_units(config.model), {}, storage, *mesh, layout::zero_3, config);
 }
 
 }  // namespace
 
-TextModel open_text_model(const ModelSource& source, at::Device device) {
+TextModel open_text_model(const ModelSource& source, at::Device device, const comm::Mesh* mesh) {
   TextModel opened{
       .session = std::make_unique<kernels::Session>(device, /*deterministic=*/false), .config = settings_of(source), .device = device};
-  const config::RunConfig& config = opened.config;
-  opened.replica = make_readers(config, device);
+  config::RunConfig& config = opened.config;
+  config.parallel.shard = mesh != nullptr ? config::ShardKind::full : config::ShardKind::none;
+  config.parallel.replicate = 1;
+  opened.replica = make_readers(config, device, mesh);
   opened.decoder = std::make_unique<model::Decoder>(config.model, config.lora, *opened.replica.store);
   if (!source.model.empty() || config.lora.enabled) {
     if (config.model.path.empty())
@@ -64,6 +68,7 @@ TextModel open_text_model(const ModelSource& source, at::Device device) {
     train::check_same_model(reader, config.model);
     train::restore_weights(reader, opened.replica);
   }
+  opened.replica.store->updated();
   opened.language = corpus::language_of(config.data, config.model);
   opened.language->read();
   return opened;

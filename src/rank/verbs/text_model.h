@@ -10,6 +10,7 @@
 
 #include "config/run_config.h"
 #include "layout/family.h"
+#include "rank/comm/mesh.h"
 #include "rank/kernels/session.h"
 #include "rank/model/model.h"
 #include "rank/parallel/replicate.h"
@@ -37,6 +38,7 @@ struct TextModel {
 
   std::int64_t context() const { return layout::context_length(config.model); }  // tokens that the model reads
 };
-TextModel open_text_model(const ModelSource& source, at::Device device);
+// mesh: its ranks hold the model in shards between them; collective then, and so is whatever the decoder does. Null: this rank holds it.
+TextModel open_text_model(const ModelSource& source, at::Device device, const comm::Mesh* mesh = nullptr);
 
 }  // namespace lockstep::verbs

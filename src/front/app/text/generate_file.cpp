@@ -19,6 +19,7 @@
 #include "front/job/setup.h"
 #include "front/launch/libtorch.h"
 #include "front/show/signals.h"
+#include "text/terminal.h"
 
 namespace lockstep::app {
 namespace {
@@ -59,7 +60,8 @@ config::Settings settings_for(const TextWish& wish, const FileWish& files, const
   request.assignments.push_back({"trainer.target_device", device, "--device"});
   const bool on_gpus = device != "cpu" && !launch::look_at_machine(environment).visible.empty();
   // A rank more on a CPU would only hold the model twice.
-  if (files.ranks || !on_gpus) request.assignments.push_back({"parallel.ranks", std::to_string(files.ranks.value_or(1)), "--ranks"});
+  const std::int64_t on_cpu = files.shard ? 2 : 1;
+  if (files.ranks || !on_gpus) request.assignments.push_back({"parallel.ranks", std::to_string(files.ranks.value_or(on_cpu)), "--ranks"});
   config::Settings settings = config::load(request);
   settings.values.name = "generate";
   settings.values.launch.spawn = true;
@@ -109,7 +111,7 @@ class Parts {
   fs::path path_;
 };
 
-std::string merged(std::vector<Json> lines, const fs::path& parts, int ranks) {
+std::vector<Json> merged(std::vector<Json> lines, const fs::path& parts, int ranks) {
   std::size_t found = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     std::ifstream part(parts / fmt::format("{}.jsonl", rank), std::ios::binary);
@@ -121,15 +123,18 @@ std::string merged(std::vector<Json> lines, const fs::path& parts, int ranks) {
     }
   }
   base::check(found == lines.size(), "every prompt is answered once");
-  std::string text;
-  for (const Json& line : lines) text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  return text;
+  return lines;
 }
 
 }  // namespace
 
-int generate_file(const TextWish& wish, const FileWish& files) {
-  const std::vector<Json> lines = read_lines(files.file);
+namespace {
+
+struct Answers {
+  int exit_code = 0;
+  std::vector<Json> lines = {};  // with their completions, where all went well
+};
+Answers answer(const TextWish& wish, const FileWish& files, std::vector<Json> lines) {
   const launch::Environment environment = launch::process_environment();
   job::Setup setup = job::set_up(settings_for(wish, files, environment), environment);
   const launch::StopWish stop;
@@ -141,6 +146,7 @@ int generate_file(const TextWish& wish, const FileWish& files) {
   job.folder.root = parts.path();
   job.arguments = {
       "generate-file", "--file", files.file.string(), "--parts", parts.path().string(), "--batch-size", std::to_string(files.batch_size)};
+  if (files.shard) job.arguments.insert(job.arguments.end(), {"--shard", "1"});
   for (const auto& more : {model_arguments(wish), sampling_arguments(wish)})
     job.arguments.insert(job.arguments.end(), more.begin(), more.end());
   job::Meeting meeting(setup, environment, {}, {});
@@ -149,16 +155,42 @@ int generate_file(const TextWish& wish, const FileWish& files) {
   launch::Outcome outcome;
   {
     Progress progress(lines.size());
-    if (const auto ended = meeting.begin(0, progress, stop)) return 128 + SIGINT;
+    if (const auto ended = meeting.begin(0, progress, stop)) return {128 + SIGINT};
     outcome = launch::run_job(job, progress, stop);
   }
   if (outcome.kind == launch::Outcome::Kind::failed) {
     fmt::print(stderr, "{}", outcome.report.text);
-    return outcome.report.exit_code;
+    return {outcome.report.exit_code};
   }
-  if (outcome.kind != launch::Outcome::Kind::complete) return 128 + (outcome.signal != 0 ? outcome.signal : SIGINT);
-  base::write_text_atomically(base::real_files(), files.output, merged(lines, parts.path(), job.world_size));
-  fmt::print("{} completions in {}\n", lines.size(), files.output.string());
+  if (outcome.kind != launch::Outcome::Kind::complete) return {128 + (outcome.signal != 0 ? outcome.signal : SIGINT)};
+  return {0, merged(std::move(lines), parts.path(), job.world_size)};
+}
+
+std::string as_lines(const std::vector<Json>& lines) {
+  std::string text;
+  for (const Json& line : lines) text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return text;
+}
+
+}  // namespace
+
+int generate_file(const TextWish& wish, const FileWish& files) {
+  const Answers answers = answer(wish, files, read_lines(files.file));
+  if (answers.exit_code != 0) return answers.exit_code;
+  base::write_text_atomically(base::real_files(), files.output, as_lines(answers.lines));
+  fmt::print("{} completions in {}\n", answers.lines.size(), files.output.string());
+  return 0;
+}
+
+int generate_together(const TextWish& wish, FileWish files, const Json& line) {
+  const Parts folder(fs::temp_directory_path() / fmt::format("lockstep-generate-{}", ::getpid()));
+  files.file = folder.path() / "prompt.jsonl";
+  files.output = folder.path() / "answer.jsonl";
+  base::write_text_atomically(base::real_files(), files.file, as_lines({line}));
+  const Answers answers = answer(wish, files, {line});
+  if (answers.exit_code != 0) return answers.exit_code;
+  const std::string text = line.value("prompt", "") + answers.lines.front().at("completion").get<std::string>();
+  fmt::print("{}\n", ::isatty(STDOUT_FILENO) == 1 ? text::harmless(text) : text);
   return 0;
 }
 

@@ -160,6 +160,7 @@ void Generator::write(Rows& rows, model::DecodeCache& cache, at::Tensor logits, 
   bool wanted = true;  // until the listener has heard enough: then every text ends with its next token
   for (;;) {
     at::Tensor next = choose(rows, logits);
+    if (options_.follow) options_.follow(next);
     const at::Tensor chosen = next.cpu();
     for (std::size_t i = 0; i < rows.batch.size(); ++i) {
       Row& row = rows.all[rows.batch[i]];

@@ -12,6 +12,7 @@
 
 #include "rank/model/decode_cache.h"
 #include "rank/model/model.h"
+#include "rank/task/task.h"
 #include "text/text_stream.h"
 #include "rank/task/language/sampling.h"
 
@@ -22,6 +23,7 @@ struct GenerateOptions {
   std::int64_t max_tokens = 80;
   std::int64_t context = 256;           // tokens of prompt and answer together that the model can read
   std::vector<std::string> stops = {};  // a text ends before any of these
+  Follow follow = {};                   // where ranks write together
 };
 
 struct Prompt {

@@ -81,9 +81,9 @@ class NextToken final : public Task {
             .trained = static_cast<std::int64_t>(tokens)};
   }
 
-  std::unique_ptr<Sampler> make_sampler(bool writes, at::Device device) const override {
+  std::unique_ptr<Sampler> make_sampler(bool writes, at::Device device, const Follow& follow) const override {
     if (!dataset_.language || config_.monitor.sample_tokens == 0) return nullptr;
-    return make_text_sampler(config_, dataset_.language, writes, device);
+    return make_text_sampler(config_, dataset_.language, writes, device, follow);
   }
 
  private:

@@ -12,9 +12,11 @@ namespace {
 
 class TextSampler final : public Sampler {
  public:
-  TextSampler(const config::RunConfig& config, std::shared_ptr<const text::Language> language, bool writes, at::Device device)
+  TextSampler(const config::RunConfig& config, std::shared_ptr<const text::Language> language, bool writes, at::Device device,
+              Follow follow)
       : config_(config),
         device_(device),
+        follow_(std::move(follow)),
         language_(std::move(language)),
         prompts_(config.monitor.sample_prompts.empty() ? std::vector{config.monitor.sample_prompt} : config.monitor.sample_prompts) {
     if (writes) reading_ = std::async(std::launch::async, [this] { language_->read(); });
@@ -42,7 +44,8 @@ class TextSampler final : public Sampler {
     Generator generator(model::Decoder::of(model), *language_, device_,
                         {.sampling = {.temperature = config_.monitor.sample_temperature, .seed = config_.trainer.seed},
                          .max_tokens = config_.monitor.sample_tokens,
-                         .context = context});
+                         .context = context,
+                         .follow = follow_});
     const auto completions = generator.run(given);
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < chosen.size(); ++i)
@@ -53,6 +56,7 @@ class TextSampler final : public Sampler {
  private:
   config::RunConfig config_;
   at::Device device_;
+  Follow follow_;
   std::shared_ptr<const text::Language> language_;
   std::vector<std::string> prompts_;
   std::future<void> reading_;  // where this rank writes
@@ -61,8 +65,8 @@ class TextSampler final : public Sampler {
 }  // namespace
 
 std::unique_ptr<Sampler> make_text_sampler(const config::RunConfig& config, std::shared_ptr<const text::Language> language, bool writes,
-                                           at::Device device) {
-  return std::make_unique<TextSampler>(config, std::move(language), writes, device);
+                                           at::Device device, Follow follow) {
+  return std::make_unique<TextSampler>(config, std::move(language), writes, device, std::move(follow));
 }
 
 }  // namespace lockstep::task

@@ -12,6 +12,6 @@ namespace lockstep::task {
 // Texts of monitor.sample_prompts. Where the language has a chat template, a prompt is what a user says. writes: the tokenizer is read
 // from here on, beside training: that can take most of a second.
 std::unique_ptr<Sampler> make_text_sampler(const config::RunConfig& config, std::shared_ptr<const text::Language> language, bool writes,
-                                           at::Device device);
+                                           at::Device device, Follow follow);
 
 }  // namespace lockstep::task
