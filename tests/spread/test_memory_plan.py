@@ -60,7 +60,7 @@ def test_a_run_holds_what_was_planned(name, ranks, tmp_path):
 
 def test_the_program_that_plans_knows_no_libtorch():
     linked = subprocess.run(["ldd", str(LOCKSTEP)], capture_output=True, text=True, check=True).stdout
-    assert "torch" not in linked and "c10" not in linked
+    assert "libc." in linked and "libtorch" not in linked and "libc10" not in linked  # names: addresses may read c10 too
 
 
 def test_a_model_for_eight_gpus():
