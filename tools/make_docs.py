@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes the docs that are made from code: docs/configuration.md from the table of options, docs/coming_from.md from the tables of other
-programs' keys, docs/errors.md from tests/errors/*.json, docs/layouts.md from tests/layouts/table.json, docs/placements.md from `lockstep plan`.
+programs' keys, docs/errors.md from the catalogue of failures and tests/errors/*.json, docs/layouts.md from tests/layouts/table.json,
+docs/placements.md from `lockstep plan`.
 
 With --check it writes nothing and fails if a committed file differs.
 """
@@ -17,10 +18,21 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 ERRORS_OPENING = """# Errors
 
-<!-- Made by `make docs` from tests/errors/*.json; `make check` compares. -->
+<!-- Made by `make docs` from the catalogue of failures and tests/errors/*.json; `make check` compares. -->
 
-What each mistake looks like and what Lockstep says. All mistakes of a file or a command line are reported together, before anything
-starts. Exit codes: 2 command line or config, 3 machine, 4 data, 5 checkpoint, 6 a failed run, 70 a bug in Lockstep.
+What goes wrong, by code, and what Lockstep says to mistakes. Exit codes: 2 command line or config, 3 machine, 4 data, 5 checkpoint, 6 a failed
+run, 70 a bug in Lockstep.
+
+## Codes
+
+Failures that people meet have a code that stays the same. Errors and reports end with it; `lockstep explain CODE` prints what stands here,
+`lockstep explain < LOG` finds codes and known messages (of Lockstep, NCCL, CUDA, Gloo, PyTorch and other trainers) in a log.
+[troubleshooting.md](troubleshooting.md) goes by symptom.
+"""
+
+MISTAKES_OPENING = """## Mistakes
+
+All mistakes of a file or a command line are reported together, before anything starts.
 """
 
 
@@ -38,8 +50,11 @@ def error_entry(case):
     return "\n".join([*lines, *case["error"], "```", f"Exit code {case['exit']}.", ""])
 
 
-def errors_markdown():
+def errors_markdown(catalog):
     parts = [ERRORS_OPENING]
+    for entry in catalog:
+        parts.append(f"### {entry['code']} {entry['title']}\n\n{entry['symptom']}\n\n- Why: {entry['cause']}\n- Try: {entry['fix']}\n")
+    parts.append(MISTAKES_OPENING)
     for table in sorted((ROOT / "tests" / "errors").glob("*.json")):
         parts.append(f"## {table.stem}\n")
         parts += [error_entry(case) for case in json.loads(table.read_text())]
@@ -104,8 +119,9 @@ def main():
     reference, coming_from = [
         subprocess.run([args.lockstep, "config", "reference", *more], check=True, capture_output=True, text=True).stdout for more in ([], ["coming-from"])
     ]
+    catalog = json.loads(subprocess.run([args.lockstep, "explain", "--json"], check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout)
     stale = []
-    for name, text in {"configuration.md": reference, "coming_from.md": coming_from, "errors.md": errors_markdown(), "layouts.md": layouts_markdown(),
+    for name, text in {"configuration.md": reference, "coming_from.md": coming_from, "errors.md": errors_markdown(catalog), "layouts.md": layouts_markdown(),
                        "placements.md": placements_doc.markdown(args.lockstep)}.items():
         path = ROOT / "docs" / name
         if path.exists() and path.read_text() == text:

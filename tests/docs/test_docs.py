@@ -166,7 +166,7 @@ def test_command_is_understood(page, verb, arguments):
 @pytest.mark.parametrize("page", PAGES)
 def test_flags_exist(page):
     """Flags in backticks that stand without their command."""
-    known = help_of("train") | help_of("bench", "step") | help_of("generate") | help_of("chat") | help_of("export") | help_of("merge") | help_of("data", "tokenize") | help_of("data", "train-tokenizer") | help_of("watch") | help_of("runs", "list") | help_of("runs", "plot") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS | FLAGS_OF_SCRIPTS
+    known = help_of("train") | help_of("check") | help_of("launch") | help_of("completion") | help_of("bench", "step") | help_of("generate") | help_of("chat") | help_of("export") | help_of("merge") | help_of("data", "tokenize") | help_of("data", "train-tokenizer") | help_of("watch") | help_of("runs", "list") | help_of("runs", "plot") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS | FLAGS_OF_SCRIPTS
     spans = [span for span in re.findall(r"`(-[^`\n]*)`", text_of(page))]
     unknown = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", span)} - known
     # Spellings that the help leaves out: other names of a flag, or of -f.

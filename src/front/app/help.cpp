@@ -20,6 +20,11 @@ std::string general_help() {
   lockstep devices           what there is to train on
   lockstep bench             how fast a step, each kernel and each collective is here
   lockstep plan              what more GPUs would bring, from one GPU's measured step
+  lockstep check             is this machine fit to train, step by step, with a fix for what is not
+  lockstep info              versions, devices, how they are connected, variables that matter, ranks of runs
+  lockstep explain           what an error code, a message or a log means, and what to do
+  lockstep launch            train as answered once: lockstep launch config
+  lockstep completion        completions for bash, zsh and fish, and man pages
 
   lockstep VERB --help       the flags of a verb
   lockstep --version

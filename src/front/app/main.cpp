@@ -11,6 +11,7 @@
 #include "build_id.h"  // made by cmake/build_id.cmake
 #include "front/app/config/config_verb.h"
 #include "front/app/verbs.h"
+#include "front/catalog/catalog.h"
 
 namespace {
 
@@ -30,7 +31,9 @@ constexpr Verb verbs[] = {
     {"export", app::run_export_verb}, {"merge", app::run_merge_verb},
     {"config", app::run_config_verb}, {"devices", app::run_devices_verb},
     {"bench", app::run_bench_verb},   {"plan", app::run_plan_verb},
-    {"ui", app::run_ui_verb},
+    {"ui", app::run_ui_verb},         {"check", app::run_check_verb},
+    {"info", app::run_info_verb},     {"explain", app::run_explain_verb},
+    {"launch", app::run_launch_verb}, {"completion", app::run_completion_verb},
 };
 
 [[noreturn]] void refuse(const std::string& word) {
@@ -70,6 +73,7 @@ int main(int argc, char** argv) {
     return dispatch(argv[0], {argv + 1, argv + argc});
   } catch (const base::UserError& error) {
     fmt::print(stderr, "{}\n", error.what());
+    if (const catalog::Entry* entry = catalog::recognize(error.what())) fmt::print(stderr, "{}.\n", catalog::pointer_to(*entry));
     return static_cast<int>(error.code());
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

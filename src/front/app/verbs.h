@@ -19,6 +19,11 @@ int run_data_verb(std::span<const std::string> args);
 int run_devices_verb(std::span<const std::string> args);
 int run_bench_verb(std::span<const std::string> args);
 int run_plan_verb(std::span<const std::string> args);
+int run_check_verb(std::span<const std::string> args);
+int run_info_verb(std::span<const std::string> args);
+int run_explain_verb(std::span<const std::string> args);
+int run_launch_verb(std::span<const std::string> args);
+int run_completion_verb(std::span<const std::string> args);
 
 std::string general_help();
 

@@ -21,7 +21,8 @@ class Meeting {
 
   // Whether other launchers take part.
   static bool is_needed(const Setup& setup);
-  const std::string& made_secret() const { return made_secret_; }  // by this machine, which the others need
+  const std::string& made_secret() const { return made_secret_; }     // by this machine, which the others need
+  void remark(std::string text) { facts_.remark = std::move(text); }  // what machine 0 shall read of this machine
   // The command that starts another machine, if this one has made the secret; for a person to copy.
   std::string invitation(const std::string& program, std::span<const std::string> args) const;
 

@@ -15,6 +15,7 @@
 #include "rank/train/run.h"
 #include "rank/verbs/export.h"
 #include "rank/verbs/generate.h"
+#include "rank/verbs/probe.h"
 
 namespace {
 
@@ -128,6 +129,7 @@ int main(int argc, char** argv) {
     if (verb == "generate" || verb == "generate-file" || verb == "chat") return run_generate(verb, arguments, page, place);
     if (verb == "merge") return void(std::cout << verbs::merge_adapters(verbs::parse_merge_request(arguments)) << std::endl);
     if (verb == "export") return void(std::cout << verbs::export_checkpoint(verbs::parse_export_request(arguments)) << std::endl);
+    if (verb == "probe") return void(std::cout << verbs::probe(arguments, open_device()) << std::endl);
     if (verb.starts_with("bench-")) return bench::run(verb, arguments, open_device(), place, page);
     throw base::usage_error("worker", "lockstep-worker is started by lockstep; '{}' is not one of its verbs.", verb);
   });

@@ -8,20 +8,15 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "front/app/measure/bench_sizes.h"
 #include "front/app/flags.h"
-#include "front/job/identity.h"
-#include "front/job/meeting.h"
 #include "front/app/measure/model_file.h"
-#include "front/job/setup.h"
+#include "front/job/errand.h"
 #include "front/app/verbs.h"
-#include "front/launch/libtorch.h"
 #include "front/plan/predict.h"
 #include "front/show/signals.h"
-#include "journal/tail.h"
 
 namespace lockstep::app {
 namespace {
@@ -120,20 +115,6 @@ config::Settings settings_of(const Wish& wish, const std::string& what, const la
   return settings;
 }
 
-// Passes the workers' result lines through as they come.
-class PassThrough : public launch::Observer {
- public:
-  explicit PassThrough(const fs::path& result) : tail_(result) {}
-  void tick(std::span<const journal::PageView>) override {
-    for (const std::string& line : tail_.poll().lines) fmt::print("{}\n", line);
-    std::fflush(stdout);
-  }
-  void say(std::string_view line) override { fmt::print(stderr, "{}\n", line); }
-
- private:
-  journal::Tail tail_;
-};
-
 // As the worker reads it (rank/bench/link.h).
 std::string link_model(const Wish& wish) {
   const auto numbers = [](const std::string& name) {
@@ -146,16 +127,15 @@ std::string link_model(const Wish& wish) {
   return fmt::format("{} {} {} {} {} {}", *wish.ranks, numbers(within), numbers(between), wish.machine, wish.link_blocks, wish.link);
 }
 
-std::vector<std::string> worker_arguments(const Wish& wish, const std::string& what, const launch::Job& job, const fs::path& result) {
-  std::vector<std::string> arguments = {"bench-" + what, "--config", job.config.string(),  "--result",
-                                        result.string(), "--json",   wish.json ? "1" : "0"};
+std::vector<std::string> worker_arguments(const Wish& wish, const std::string& what, const std::string& id) {
+  std::vector<std::string> arguments = {"--json", wish.json ? "1" : "0"};
   const auto add = [&](const char* name, const std::string& value) { arguments.insert(arguments.end(), {name, value}); };
   if (what == "step") {
     add("--steps", std::to_string(wish.steps));
     add("--warm-up", std::to_string(wish.warm_up));
     add("--profile", std::to_string(wish.profile));
     const fs::path folder =
-        wish.profile_folder.empty() ? fs::temp_directory_path() / ("lockstep-profile-" + job.id) : fs::path(wish.profile_folder);
+        wish.profile_folder.empty() ? fs::temp_directory_path() / ("lockstep-profile-" + id) : fs::path(wish.profile_folder);
     add("--profile-folder", fs::absolute(folder).string());
     if (!wish.link.empty()) add("--link", link_model(wish));
   }
@@ -173,32 +153,18 @@ int measure(const Wish& wish, const std::string& what) {
   }
   const launch::StopWish stop;
   const show::Signals signals([&](int signal) { stop.ask(signal); });
-  launch::sweep_old_pages();
-  launch::Job& job = setup.job;
-  launch::use_own_worker(job, environment);
-  job.stall_seconds = 120;  // a step of a large model on a CPU moves nothing for long
-  job.stall_abort_seconds = 1200;
-  job.folder.root = fs::temp_directory_path() / ("lockstep-bench-" + job.id);
-  base::real_files().create_directories(job.folder.root);
-  job.config = job.folder.config();
-  base::write_text_atomically(base::real_files(), job.config, config::to_yaml(setup.settings));
-  const fs::path result = job.folder.root / "result";
-  job.arguments = worker_arguments(wish, what, job, result);
-  PassThrough shown(result);
-  job::Meeting meeting(setup, environment,
-                       job::Meeting::is_needed(setup) ? job::identity_of(setup.settings.values, {}) : journal::Identity(), {});
-  if (!meeting.made_secret().empty()) shown.say("the other machines need LOCKSTEP_SECRET=" + meeting.made_secret());
-  if (const auto ended = meeting.begin(0, shown, stop)) return 128 + SIGINT;
-  for (const std::string& note : setup.plan.notes) fmt::print(stderr, "note: {}\n", note);
-
-  const launch::Outcome outcome = launch::run_job(job, shown, stop, meeting.machines());
-  if (meeting.machines() != nullptr) meeting.machines()->conclude({.outcome = outcome});
+  const job::ErrandListener listener{.result =
+                                         [](const std::string& line) {
+                                           fmt::print("{}\n", line);
+                                           std::fflush(stdout);
+                                         },
+                                     .say = [](std::string_view line) { fmt::print(stderr, "{}\n", line); }};
+  const launch::Outcome outcome = job::run_errand(
+      setup, environment, {.verb = "bench-" + what, .arguments = worker_arguments(wish, what, setup.job.id)}, listener, stop);
   if (outcome.kind == launch::Outcome::Kind::failed) {
     fmt::print(stderr, "{}", outcome.report.text);
     return outcome.report.exit_code;
   }
-  std::error_code error;
-  fs::remove_all(job.folder.root, error);
   return outcome.kind == launch::Outcome::Kind::complete ? 0 : 128 + (outcome.signal != 0 ? outcome.signal : SIGINT);
 }
 

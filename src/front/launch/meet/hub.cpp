@@ -307,6 +307,12 @@ void Hub::wait_until_they_leave() {
   }
 }
 
+std::vector<Facts> Hub::everyone() const {
+  std::vector<Facts> all;
+  for (const auto& [node, facts] : here_) all.push_back(facts);
+  return all;
+}
+
 std::optional<int> Hub::node_of(int link) const {
   const auto found = std::find_if(link_of_.begin(), link_of_.end(), [&](const auto& entry) { return entry.second == link; });
   return found == link_of_.end() ? std::nullopt : std::optional(found->first);

@@ -26,6 +26,7 @@ class Hub : public Machines {
   void conclude(const Ending& ending) override;
   bool meets_again() const override { return false; }
   bool in_touch() const override { return true; }
+  std::vector<Facts> everyone() const override;
 
   bool judges() const override { return true; }
   News exchange(const Standing& mine) override;

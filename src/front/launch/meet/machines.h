@@ -46,6 +46,8 @@ class Machines : public Peers {
   // Elsewhere, after the verdict: machine 0's word that all meet again.
   virtual bool meets_again() const = 0;
   virtual bool in_touch() const = 0;  // with machine 0
+  // On machine 0, after gather: what each machine has published of itself, by node. Elsewhere empty.
+  virtual std::vector<Facts> everyone() const { return {}; }
 };
 
 std::unique_ptr<Machines> make_machines(Rendezvous rendezvous);

@@ -113,7 +113,7 @@ std::string Facts::pack() const {
   for (const SharedFolder& folder : folders) packer.text(folder.setting).text(folder.path).number(folder.seen ? 1 : 0);
   packer.number(static_cast<std::int64_t>(identity.size()));
   for (const journal::Fact& fact : identity) packer.text(fact.name).text(fact.value);
-  return packer.take();
+  return packer.text(remark).take();
 }
 
 Facts Facts::unpack(std::string_view bytes) {
@@ -136,6 +136,7 @@ Facts Facts::unpack(std::string_view bytes) {
     fact.value = unpacker.text();
     facts.identity.push_back(std::move(fact));
   }
+  facts.remark = unpacker.text();
   return facts;
 }
 
@@ -184,6 +185,7 @@ std::string Ending::pack() const {
       .number(report.exit_code)
       .number(report.rank.value_or(-1))
       .text(report.headline)
+      .text(report.code)
       .text(report.text)
       .number(restarts ? 1 : 0)
       .take();
@@ -199,6 +201,7 @@ Ending Ending::unpack(std::string_view bytes) {
   report.exit_code = small(unpacker.number());
   if (const int rank = small(unpacker.number()); rank >= 0) report.rank = rank;
   report.headline = unpacker.text();
+  report.code = unpacker.text();
   report.text = unpacker.text();
   ending.restarts = unpacker.number() != 0;
   return ending;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "front/catalog/catalog.h"
 
 namespace lockstep::launch {
 namespace {
@@ -54,47 +55,16 @@ std::string how(const RankEnd& rank) {
   return in_words(*rank.end);
 }
 
-struct Hint {
-  std::initializer_list<std::string_view> needles;  // any of these in its error or last lines
-  const char* advice;
-};
-const Hint hints[] = {
-    {{"cuda out of memory", "cudaerrormemoryallocation", "cublas_status_alloc_failed"},
-     "less memory on the GPU: a smaller --batch-size with a larger --grad-accum keeps the result, or a shorter --seq-len, or --dtype bf16"},
-    {{"std::bad_alloc", "cannot allocate memory", "not enough memory", "defaultcpuallocator"},
-     "less memory: a smaller --batch-size with a larger --grad-accum keeps the result; or fewer ranks (--ranks)"},
-    {{"error while loading shared libraries", "undefined symbol", "version `glibc"},
-     "the worker's libraries do not fit this machine: `lockstep devices` shows which LibTorch is used; set LOCKSTEP_LIBTORCH, or build "
-     "here with `make build`"},
-    {{"no space left"}, "free some space, or point --output at another disk; the last whole checkpoint is intact"},
-    {{"address already in use", "eaddrinuse"}, "another program took the port meanwhile: start again, or choose one with --port"},
-    {{"nccl"}, "NCCL_DEBUG=INFO shows what NCCL does; --sync-backend gloo or cpu goes without it"},
-    {{"illegal memory access", "device-side assert", "unspecified launch failure"}, "CUDA_LAUNCH_BLOCKING=1 shows the kernel that failed"},
-};
-
-std::vector<std::string> advice(const RankEnd& rank) {
-  std::vector<std::string> lines;
-  const std::string text = all_text(rank);
-  for (const auto& hint : hints) {
-    if (contains_any(text, hint.needles)) {
-      lines.emplace_back(hint.advice);
-      break;
-    }
-  }
-  if (!rank.out_of_memory.empty()) {
-    lines.emplace_back(
-        "less memory on the host: fewer ranks (--ranks), a smaller --batch-size, data.prefetch=1, or a larger memory limit for the "
-        "container or job");
-  } else if (rank.end && rank.end->signal == SIGKILL) {
-    lines.emplace_back(
-        "someone or something sent SIGKILL: `dmesg | tail` shows whether it was the kernel (out of memory); a job scheduler's limits are "
-        "the next suspect");
-  } else if (rank.end && rank.end->signal == SIGBUS) {
-    lines.emplace_back("`df -h /dev/shm` shows whether shared memory is full (containers: --shm-size)");
-  } else if (rank.end && (rank.end->signal != 0 || rank.end->exit_code == static_cast<int>(base::ExitCode::bug)) && lines.empty()) {
-    lines.emplace_back("this looks like a bug: keep the run folder, and report it with the log");
-  }
-  return lines;
+// What its end tells of: its own words first, then how it ended. Null: nothing that is known.
+const catalog::Entry* entry_for(const RankEnd& rank) {
+  if (!rank.out_of_memory.empty()) return &catalog::known("LS-403");
+  const std::string own = rank.page ? rank.page->failure : "";
+  if (const catalog::Entry* entry = own.empty() ? nullptr : catalog::recognize(own)) return entry;
+  if (rank.end && rank.end->signal == SIGKILL) return &catalog::known("LS-605");
+  if (rank.end && rank.end->signal == SIGBUS) return &catalog::known("LS-404");
+  if (const catalog::Entry* entry = catalog::recognize(all_text(rank))) return entry;
+  if (rank.end && (rank.end->signal != 0 || rank.end->exit_code == static_cast<int>(base::ExitCode::bug))) return &catalog::known("LS-604");
+  return left_early(rank) ? &catalog::known("LS-606") : nullptr;
 }
 
 int exit_code_of(const RankEnd& rank) {
@@ -119,6 +89,12 @@ void append_try(std::string& text, const std::vector<std::string>& lines) {
   for (std::size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "  What to try: " : "               ") + lines[i] + ".\n";
 }
 
+// The code closes every report: `lockstep explain`, the page and the docs know it.
+void append_code(Report& report, std::string_view code) {
+  report.code = code;
+  report.text += fmt::format("  {}.\n", catalog::pointer_to(catalog::known(code)));
+}
+
 std::string others_line(const Failure& failure, std::size_t cause) {
   std::vector<int> follow;
   std::vector<int> ended;
@@ -141,8 +117,8 @@ Report explain_mismatch(const Failure& failure) {
   report.headline = failure.mismatch + ".";
   report.text = "[launch] " + report.headline + "\n";
   report.text += "  Every rank must call the same operations in the same order with the same sizes; these could never have met.\n";
-  append_try(report.text,
-             {"the purpose in brackets says where to look; a branch or a loop count that depends on the rank is the usual reason"});
+  append_try(report.text, {std::string(catalog::known("LS-309").fix)});
+  append_code(report, "LS-309");
   return report;
 }
 
@@ -159,9 +135,9 @@ Report explain_stall(const Failure& failure) {
     }
   }
   std::vector<std::string> lines = stall.advice;
-  if (lines.empty())
-    lines.emplace_back("if a step takes that long by its nature, raise monitor.stall_seconds and monitor.stall_abort_seconds");
+  if (lines.empty()) lines.emplace_back(catalog::known("LS-310").fix);
   append_try(report.text, lines);
+  append_code(report, "LS-310");
   return report;
 }
 
@@ -176,6 +152,7 @@ Report explain_nothing(const Failure& failure) {
                                 pages.empty() ? "no rank has said anything yet" : who_does_what(pages, base::now_ns()));
   report.text = "[launch] " + report.headline + ".\n";
   append_try(report.text, {"the ranks' logs, in the run folder under ranks/, may say more; resuming from the newest checkpoint is safe"});
+  append_code(report, "LS-606");
   return report;
 }
 
@@ -184,9 +161,8 @@ Report explain_loss(const Failure& failure) {
   report.headline = failure.lost;
   report.text =
       fmt::format("[launch] {}.\n  The run cannot go on without its ranks, and was ended on every machine that is left.\n", failure.lost);
-  append_try(report.text,
-             {"look there for why its launcher ended; `--max-restarts N` waits for it to come back and goes on from the newest "
-              "checkpoint"});
+  append_try(report.text, {std::string(catalog::known("LS-316").fix)});
+  append_code(report, "LS-316");
   return report;
 }
 
@@ -247,7 +223,10 @@ Report explain(const Failure& failure) {
   }
   append_log(report.text, rank);
   report.text += others_line(failure, *cause);
-  append_try(report.text, advice(rank));
+  if (const catalog::Entry* entry = entry_for(rank)) {
+    append_try(report.text, {std::string(entry->fix)});
+    append_code(report, entry->code);
+  }
   return report;
 }
 

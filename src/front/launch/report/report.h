@@ -40,6 +40,7 @@ struct Report {
   int exit_code = 6;
   std::optional<int> rank;  // the first to die
   std::string headline;     // one line
+  std::string code = {};    // of the catalogue; empty where nothing there fits
   std::string text;         // all of it
 };
 
