@@ -14,6 +14,7 @@
 #include "front/job/memory_advice.h"
 #include "front/job/naming.h"
 #include "layout/decoder.h"
+#include "layout/tables.h"
 
 namespace lockstep::job {
 namespace {
@@ -160,6 +161,7 @@ Setup set_up(config::Settings settings, const Environment& environment) {
 
 void plan_for_world(Setup& setup) {
   const RunConfig& config = setup.settings.values;
+  layout::mesh_of(config, setup.job.world_size);  // refuses what cannot be made, before a rank is started
   setup.plan.world_size = setup.job.world_size;
   setup.plan.batch = config::plan_batch(config, setup.job.world_size);
   setup.plan.backend = config::chosen_backend(config.trainer.distributed.backend, setup.job.world_size, setup.on_gpus);

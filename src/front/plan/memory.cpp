@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "front/plan/advice.h"
 #include "layout/decoder.h"
+#include "layout/tables.h"
 
 namespace lockstep::plan {
 namespace {
@@ -119,6 +120,7 @@ std::string advice_text(const MemoryPlan& plan) {
 }  // namespace
 
 MemoryPlan plan_memory(const config::RunConfig& config, const layout::MemoryWish& wish) {
+  layout::mesh_of(config, wish.ranks);
   MemoryPlan plan{.config = config, .batch = config::plan_batch(config, wish.ranks), .wish = wish, .memory = {}};
   plan.memory = layout::rank_memory(config, plan.batch, wish);
   return plan;

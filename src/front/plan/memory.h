@@ -17,7 +17,7 @@ struct MemoryPlan {
   layout::RankMemory memory;
   std::string command = {};  // that starts it: "lockstep train -f models/nano.yaml"
 };
-// UserError where the batch does not divide by the ranks.
+// UserError where the batch, or groups of shards, do not divide by the ranks.
 MemoryPlan plan_memory(const config::RunConfig& config, const layout::MemoryWish& wish);
 
 std::string to_text(const MemoryPlan& plan);
