@@ -96,13 +96,6 @@ config::Request request_of(const Folders& folders, const Draft& draft) {
   return request;
 }
 
-void expect_own_keys(const Values& values) {
-  const std::vector<std::string> known = config::known_keys();
-  for (const auto& [key, value] : values) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) throw base::usage_error("ui", "{} is not a setting.", key.substr(0, 80));
-  }
-}
-
 // Paths of the settings as they were understood, whatever they came from.
 void expect_allowed(const Folders& folders, const config::RunConfig& config) {
   Values paths;
@@ -147,6 +140,13 @@ void judge(const Folders& folders, Draft& draft, bool resumes) {
 }
 
 }  // namespace
+
+void expect_own_keys(const Values& values) {
+  const std::vector<std::string> known = config::known_keys();
+  for (const auto& [key, value] : values) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) throw base::usage_error("ui", "{} is not a setting.", key.substr(0, 80));
+  }
+}
 
 Json schema() {
   Json list = Json::array();

@@ -17,6 +17,8 @@ namespace lockstep::serve {
 using Values = std::map<std::string, std::string>;
 
 nlohmann::ordered_json schema();
+// UserError where one is no key of the table: other spellings are for files and command lines.
+void expect_own_keys(const Values& values);
 
 // What `lockstep train` would do with these values. Touches nothing on disk.
 struct Draft {

@@ -1,46 +1,21 @@
 // The importer reads files, so a text is one for a moment.
 #include "front/serve/import.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <nlohmann/json.hpp>
 
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/files.h"
 #include "base/text.h"
 #include "config/file.h"
 #include "config/import/import.h"
 #include "config/table/option.h"
 #include "config/table/value.h"
+#include "front/serve/passing_file.h"
 
 namespace lockstep::serve {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using config::ImportedKey;
-
-// A file that is gone at the end.
-class PassingFile {
- public:
-  PassingFile(const fs::path& folder, const std::string& text)
-      : path_(folder / fmt::format("dropped-{}-{:x}.yaml", ::getpid(), base::now_ns())) {
-    base::real_files().create_directories(folder);
-    base::write_text_atomically(base::real_files(), path_, text);
-  }
-  ~PassingFile() {
-    std::error_code error;
-    fs::remove(path_, error);
-  }
-  PassingFile(const PassingFile&) = delete;
-  PassingFile& operator=(const PassingFile&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 std::string_view name_of(ImportedKey::Fate fate) {
   switch (fate) {

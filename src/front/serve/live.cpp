@@ -20,7 +20,8 @@ constexpr double list_every_s = 1, comment_every_s = 15;
 
 }  // namespace
 
-Live::Live(const Folders& folders, Runs& runs, Starts& starts) : folders_(folders), runs_(runs), starts_(starts) {
+Live::Live(const Folders& folders, Runs& runs, Starts& starts, Queue& queue)
+    : folders_(folders), runs_(runs), starts_(starts), queue_(queue) {
   thread_ = base::quiet_thread([this] { watch(); });
 }
 
@@ -61,6 +62,7 @@ void Live::watch() {
     starts_.reap();
     tell_lines();
     if (base::seconds_since(listed_ns) >= list_every_s) {
+      if (!queue_.names().empty()) queue_.advance(runs_.some_train());
       tell_runs();
       listed_ns = base::now_ns();
     }

@@ -14,10 +14,10 @@
 
 namespace lockstep::serve {
 
-// One thread looks at the disk for all pages, and only while one is open.
+// One thread looks at the disk for all pages, and only while one is open or a run waits for its turn.
 class Live {
  public:
-  Live(const Folders& folders, Runs& runs, Starts& starts);
+  Live(const Folders& folders, Runs& runs, Starts& starts, Queue& queue);
   ~Live();
   Live(const Live&) = delete;
   Live& operator=(const Live&) = delete;
@@ -39,6 +39,7 @@ class Live {
   const Folders& folders_;
   Runs& runs_;
   Starts& starts_;
+  Queue& queue_;
   base::Mutex mutex_;
   base::Condition changed_;
   bool closing_ LOCKSTEP_GUARDED_BY(mutex_) = false;

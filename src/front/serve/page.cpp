@@ -11,8 +11,8 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "front/launch/devices/devices.h"
+#include "front/serve/answers.h"
 #include "front/serve/assets.h"
-#include "front/serve/import.h"
 #include "journal/control.h"
 #include "journal/lease.h"
 #include "journal/run_folder.h"
@@ -21,10 +21,6 @@ namespace lockstep::serve {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-http::Response json_answer(const Json& json, int status = 200) {
-  return {.status = status, .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
-}
 
 // What the star of a route stands for; nothing where the path is another.
 std::optional<std::string> matched(std::string_view route, const std::string& path) {
@@ -38,20 +34,6 @@ std::optional<std::string> matched(std::string_view route, const std::string& pa
       return std::nullopt;
   }
   return star;
-}
-
-// {"trainer.learning_rate": "3e-4", "lora.enabled": true} as texts.
-Values values_in(const Json& body) {
-  Values values;
-  const auto settings = body.find("settings");
-  if (settings == body.end()) return values;
-  if (!settings->is_object() || settings->size() > 500) throw base::usage_error("ui", "settings must be an object of keys and values.");
-  for (const auto& [key, value] : settings->items()) {
-    if (value.is_null()) continue;
-    if (value.is_structured()) throw base::usage_error("ui", "{}: lists are written as text, such as \"0,1\".", key.substr(0, 80));
-    values[key] = value.is_string() ? value.get<std::string>() : value.dump();
-  }
-  return values;
 }
 
 double number_asked(const http::Request& request, std::string_view name, double otherwise) {
@@ -80,18 +62,38 @@ Page::Page(Options options)
       guard_(options_.host, options_.token),
       folders_(options_.output, options_.folders),
       starts_(folders_),
-      runs_(folders_, logs_, starts_),
-      live_(folders_, runs_, starts_) {}
+      queue_(folders_, starts_),
+      runs_(folders_, logs_, starts_, queue_),
+      chats_(folders_),
+      live_(folders_, runs_, starts_, queue_) {}
 
 const std::vector<Page::Route>& Page::routes() {
   static const std::vector<Route> table = {
-      {"GET", "/api/state", &Page::state},          {"GET", "/api/settings", &Page::settings},
-      {"POST", "/api/plan", &Page::plan},           {"GET", "/api/runs", &Page::list_runs},
-      {"POST", "/api/runs", &Page::start_run},      {"GET", "/api/runs/*", &Page::show_run},
-      {"DELETE", "/api/runs/*", &Page::delete_run}, {"GET", "/api/runs/*/series", &Page::show_series},
-      {"GET", "/api/runs/*/log", &Page::show_log},  {"POST", "/api/runs/*/resume", &Page::resume_run},
-      {"POST", "/api/runs/*/ask", &Page::ask_run},  {"GET", "/api/stream", &Page::stream},
+      // clang-format off
+      {"GET", "/api/state", &Page::state},
+      {"GET", "/api/settings", &Page::settings},
+      {"POST", "/api/plan", &Page::plan},
+      {"GET", "/api/runs", &Page::list_runs},
+      {"POST", "/api/runs", &Page::start_run},
+      {"GET", "/api/runs/*", &Page::show_run},
+      {"DELETE", "/api/runs/*", &Page::delete_run},
+      {"GET", "/api/runs/*/series", &Page::show_series},
+      {"GET", "/api/runs/*/log", &Page::show_log},
+      {"GET", "/api/runs/*/machines", &Page::show_machines},
+      {"POST", "/api/runs/*/resume", &Page::resume_run},
+      {"POST", "/api/runs/*/ask", &Page::ask_run},
+      {"GET", "/api/stream", &Page::stream},
       {"POST", "/api/import", &Page::import_file},
+      {"POST", "/api/data", &Page::inspect},
+      {"POST", "/api/placements", &Page::placements},
+      {"GET", "/api/presets", &Page::presets},
+      {"POST", "/api/presets/*", &Page::keep_preset},
+      {"DELETE", "/api/presets/*", &Page::drop_preset},
+      {"POST", "/api/chat", &Page::open_chat},
+      {"POST", "/api/chat/*/ask", &Page::ask_chat},
+      {"POST", "/api/chat/*/stop", &Page::stop_chat},
+      {"DELETE", "/api/chat/*", &Page::close_chat},
+      // clang-format on
   };
   return table;
 }
@@ -116,14 +118,19 @@ http::Response Page::answer_api(const http::Request& request) {
       if (!read || !read->is_object()) return http::plain_answer(400, "the body must be one JSON object");
       body = std::move(*read);
     }
-    return (this->*route.run)({request, *star, body});
+    try {
+      return (this->*route.run)({request, *star, body});
+    } catch (const Json::exception&) {
+      return http::plain_answer(400, "something in the body is of another kind than it should be");
+    }
   }
   return known ? http::plain_answer(405, "this address knows other methods") : http::plain_answer(404, "there is nothing at this address");
 }
 
 // A folder, or a start that has not come to one.
 void Page::expect_run(const std::string& name) {
-  if (!Folders::is_name(name) || !starts_.of(name)) folders_.run(name);
+  const auto waiting = queue_.names();
+  if (!Folders::is_name(name) || !(starts_.of(name) || std::find(waiting.begin(), waiting.end(), name) != waiting.end())) folders_.run(name);
 }
 
 http::Response Page::state(const Call&) {
@@ -167,10 +174,18 @@ http::Response Page::show_log(const Call& call) {
   return json_answer(runs_.log_lines(call.name, static_cast<int>(rank), static_cast<int>(lines)));
 }
 
+http::Response Page::show_machines(const Call& call) {
+  expect_run(call.name);
+  return json_answer(runs_.machines(call.name));
+}
+
 http::Response Page::start_run(const Call& call) {
   const Draft made = draft(folders_, values_in(call.body));
   if (!made.good) return json_answer(made.judged, 422);
-  starts_.start(made.name, made.arguments);
+  if (call.body.value("queue", false))
+    queue_.add(made.name, made.arguments);
+  else
+    starts_.start(made.name, made.arguments);
   return json_answer({{"name", made.name}, {"command", made.judged["command"]}}, 202);
 }
 
@@ -204,8 +219,6 @@ http::Response Page::delete_run(const Call& call) {
   runs_.remove(call.name);
   return json_answer({{"deleted", call.name}});
 }
-
-http::Response Page::import_file(const Call& call) { return json_answer(import_text(folders_, call.body.value("text", ""))); }
 
 http::Response Page::stream(const Call& call) {
   const std::string run = call.request.asked("run");

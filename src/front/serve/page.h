@@ -8,11 +8,13 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "front/serve/chats.h"
 #include "front/serve/folders.h"
 #include "front/serve/form.h"
 #include "front/serve/guard.h"
 #include "front/serve/http/message.h"
 #include "front/serve/live.h"
+#include "front/serve/queue.h"
 #include "front/serve/run_log.h"
 #include "front/serve/runs.h"
 #include "front/serve/starts.h"
@@ -56,7 +58,18 @@ class Page {
   http::Response ask_run(const Call& call);
   http::Response delete_run(const Call& call);
   http::Response stream(const Call& call);
+  http::Response show_machines(const Call& call);
+  // page_tools.cpp
   http::Response import_file(const Call& call);
+  http::Response inspect(const Call& call);
+  http::Response placements(const Call& call);
+  http::Response presets(const Call& call);
+  http::Response keep_preset(const Call& call);
+  http::Response drop_preset(const Call& call);
+  http::Response open_chat(const Call& call);
+  http::Response ask_chat(const Call& call);
+  http::Response stop_chat(const Call& call);
+  http::Response close_chat(const Call& call);
 
   void expect_run(const std::string& name);
 
@@ -65,7 +78,9 @@ class Page {
   Folders folders_;
   RunLogs logs_;
   Starts starts_;
+  Queue queue_;
   Runs runs_;
+  Chats chats_;
   Live live_;
 };
 

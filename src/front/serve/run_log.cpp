@@ -71,6 +71,7 @@ void RunLog::forget() {
   evaluations_ = Json::array();
   events_ = Json::array();
   numbers_ = {};
+  last_ = nullptr;
   first_seconds_ = 0;
 }
 
@@ -105,10 +106,7 @@ void RunLog::take(const std::string& line) {
 void RunLog::take_step(const Json& json) {
   for (std::size_t i = 0; i < column_count; ++i) values_[i].push_back(number_or_nan(json, columns[i]));
   values_[column_count - 1].back() = seconds_of(text_or_empty(json, "time")) - first_seconds_;
-  if (const auto memory = json.find("memory_bytes"); memory != json.end() && memory->is_array()) {
-    memory_bytes_.clear();
-    for (const Json& one : *memory) memory_bytes_.push_back(one.is_number() ? one.get<std::int64_t>() : 0);
-  }
+  last_ = json;
   numbers_.last_step = static_cast<std::int64_t>(if_finite(number_or_nan(json, "step")).value_or(0));
   numbers_.last_loss = if_finite(number_or_nan(json, "loss"));
   numbers_.tokens_per_second = if_finite(number_or_nan(json, "tokens_per_second"));
@@ -147,7 +145,7 @@ Json RunLog::series(std::size_t points, double from, double to) {
   }
   made["columns"]["loss_least"] = std::move(least);
   made["columns"]["loss_most"] = std::move(most);
-  made["memory_bytes"] = memory_bytes_;
+  made["last"] = last_;
   made["evaluations"] = evaluations_;
   made["events"] = events_;
   return made;

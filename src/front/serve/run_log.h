@@ -60,7 +60,7 @@ class RunLog {
   base::Mutex mutex_;
   journal::Tail tail_ LOCKSTEP_GUARDED_BY(mutex_);
   std::vector<double> values_[column_count] LOCKSTEP_GUARDED_BY(mutex_);
-  std::vector<std::int64_t> memory_bytes_ LOCKSTEP_GUARDED_BY(mutex_);  // of the last step, by rank
+  nlohmann::ordered_json last_ LOCKSTEP_GUARDED_BY(mutex_);  // the last step, as it was written
   nlohmann::ordered_json evaluations_ LOCKSTEP_GUARDED_BY(mutex_) = nlohmann::ordered_json::array();
   nlohmann::ordered_json events_ LOCKSTEP_GUARDED_BY(mutex_) = nlohmann::ordered_json::array();
   RunNumbers numbers_ LOCKSTEP_GUARDED_BY(mutex_);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -26,6 +27,7 @@ using Json = nlohmann::ordered_json;
 using journal::RunFolder;
 
 constexpr double size_holds_s = 20;
+constexpr int monitor_lines = 40;
 
 bool is_newer(const fs::path& path, const fs::path& than) {
   std::error_code error;
@@ -101,6 +103,8 @@ Runs::State Runs::state_of(const std::string& name, const RunNumbers& numbers) {
   const auto start = starts_.of(name);
   if (holder && !holder->gone) return {numbers.last_step == 0 ? "starting" : "running", ""};
   if (start && start->lives) return {"starting", ""};
+  const auto waiting = queue_.names();
+  if (std::find(waiting.begin(), waiting.end(), name) != waiting.end()) return {"waiting", "It begins when no other run trains and the GPUs are free."};
   const auto ending = journal::read_ending(folder);
   const bool start_failed = start && (!ending || is_newer(folders_.own() / (name + ".start"), folder.root / "end.json"));
   if (start_failed && numbers.finished.empty()) return {"failed", start->printed};
@@ -153,6 +157,7 @@ Json Runs::list() {
     if (const auto time = fs::last_write_time(folders_.own() / (name + ".start"), error); Folders::is_name(name) && !error)
       found.emplace(name, time.time_since_epoch().count());
   }
+  for (const std::string& name : queue_.names()) found[name] = std::numeric_limits<std::int64_t>::max();
   std::vector<std::pair<std::int64_t, std::string>> newest;
   for (const auto& [name, time] : found) newest.emplace_back(-time, name);
   std::sort(newest.begin(), newest.end());
@@ -206,7 +211,35 @@ Json Runs::log_lines(const std::string& name, int rank, int lines) {
 
 std::uint64_t Runs::bytes_on_disk(const std::string& name) { return bytes_in(folders_.run(name)); }
 
+Json Runs::machines(const std::string& name) {
+  Json list = Json::array();
+  const fs::path folder = folders_.output() / name / "monitor";
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  for (const fs::path& file : files) {
+    Json machine = {{"machine", nullptr}, {"last", nullptr}, {"straggler", nullptr}};
+    for (const std::string& line : journal::last_lines(file, monitor_lines)) {
+      const Json json = base::json_if_any(line).value_or(nullptr);
+      if (!json.is_object()) continue;
+      const std::string event = json.value("event", "");
+      machine[event == "machine" ? "machine" : event == "straggler" ? "straggler" : "last"] = json;
+    }
+    list.push_back(std::move(machine));
+  }
+  return list;
+}
+
+bool Runs::some_train() {
+  const Json all = list();
+  return std::any_of(all.begin(), all.end(), [](const Json& one) { return one["state"] == "running" || one["state"] == "starting"; });
+}
+
 void Runs::remove(const std::string& name) {
+  queue_.remove(name);
   const auto start = starts_.of(name);
   const fs::path folder = folders_.output() / name;
   const auto holder = journal::lease_holder(folder);

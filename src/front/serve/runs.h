@@ -8,6 +8,7 @@
 
 #include "base/mutex.h"
 #include "front/serve/folders.h"
+#include "front/serve/queue.h"
 #include "front/serve/run_log.h"
 #include "front/serve/starts.h"
 
@@ -16,7 +17,8 @@ namespace lockstep::serve {
 // Any thread.
 class Runs {
  public:
-  Runs(const Folders& folders, RunLogs& logs, Starts& starts) : folders_(folders), logs_(logs), starts_(starts) {}
+  Runs(const Folders& folders, RunLogs& logs, Starts& starts, Queue& queue)
+      : folders_(folders), logs_(logs), starts_(starts), queue_(queue) {}
 
   nlohmann::ordered_json list();                         // newest first
   nlohmann::ordered_json card(const std::string& name);  // one of the list
@@ -24,13 +26,17 @@ class Runs {
   nlohmann::ordered_json details(const std::string& name);
   // The last lines of a rank's log, or of what its launcher printed (rank -1).
   nlohmann::ordered_json log_lines(const std::string& name, int rank, int lines);
+  // GPUs and processes of its machines, as their launchers last wrote them (docs/monitoring.md).
+  nlohmann::ordered_json machines(const std::string& name);
+  // Whether some run is being trained here.
+  bool some_train();
   // What deleting it would free, in bytes.
   std::uint64_t bytes_on_disk(const std::string& name);
   void remove(const std::string& name);  // UserError where it is being trained
 
  private:
   struct State {
-    std::string word;    // "running", "starting", "complete", "stopped", "failed", "ended", "killed"
+    std::string word;    // "running", "starting", "complete", "stopped", "failed", "ended", "killed", "waiting"
     std::string reason;  // in a sentence, where there is more to say
   };
   State state_of(const std::string& name, const RunNumbers& numbers);
@@ -39,6 +45,7 @@ class Runs {
   const Folders& folders_;
   RunLogs& logs_;
   Starts& starts_;
+  Queue& queue_;
   struct Sized {
     std::uint64_t bytes = 0;
     std::int64_t looked_ns = 0;

@@ -1,22 +1,18 @@
-// posix_spawn into a session of its own; who it was is told by its process number and when it began.
+// Processes in sessions of their own; who one was is told by its number and when it began.
 #include "front/serve/starts.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "front/launch/libtorch.h"
+#include "front/serve/spawn.h"
 #include "journal/tail.h"
 
 namespace lockstep::serve {
@@ -34,42 +30,6 @@ std::int64_t begun_ticks(pid_t pid) {
   return base::parse_integer(stat[19]).value_or(0);
 }
 
-// What posix_spawn is told, given back at the end.
-struct Spawning {
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  Spawning() {
-    ::posix_spawn_file_actions_init(&files);
-    ::posix_spawnattr_init(&attributes);
-    sigset_t none, all;
-    ::sigemptyset(&none);
-    ::sigfillset(&all);
-    ::posix_spawnattr_setsigmask(&attributes, &none);
-    ::posix_spawnattr_setsigdefault(&attributes, &all);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  }
-  ~Spawning() {
-    ::posix_spawn_file_actions_destroy(&files);
-    ::posix_spawnattr_destroy(&attributes);
-  }
-};
-
-// The page's own secret is none of a run's business.
-std::vector<std::string> environment_of_a_run() {
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with("LOCKSTEP_UI_")) variables.emplace_back(*variable);
-  }
-  return variables;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> list;
-  for (std::string& text : texts) list.push_back(text.data());
-  list.push_back(nullptr);
-  return list;
-}
-
 }  // namespace
 
 Starts::Starts(const Folders& folders) : folders_(folders) { base::real_files().create_directories(folders.own()); }
@@ -83,14 +43,7 @@ void Starts::start(const std::string& name, const std::vector<std::string>& argu
   ::posix_spawn_file_actions_addopen(&spawning.files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_addopen(&spawning.files, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
   ::posix_spawn_file_actions_adddup2(&spawning.files, STDOUT_FILENO, STDERR_FILENO);
-  const std::string program = launch::own_program().string();
-  std::vector<std::string> words = {"lockstep"}, variables = environment_of_a_run();
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  pid_t pid = 0;
-  if (const int error =
-          ::posix_spawn(&pid, program.c_str(), &spawning.files, &spawning.attributes, pointers(words).data(), pointers(variables).data());
-      error != 0)
-    throw base::machine_error("ui", "cannot start {}: {}.", program, std::strerror(error));
+  const pid_t pid = spawning.start(arguments);
   {
     base::Lock lock(mutex_);
     children_.push_back(pid);

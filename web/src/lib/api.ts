@@ -51,7 +51,7 @@ export type RunDetails = RunCard & {
 export type Columns = Record<string, (number | null)[]>;
 export type MetricsEvent = { event: string; step?: number; time?: string; [name: string]: unknown };
 export type Evaluation = { step: number; eval_loss: number | null; [name: string]: unknown };
-export type Series = { lines: number; columns: Columns; evaluations: Evaluation[]; events: MetricsEvent[]; memory_bytes: number[] };
+export type Series = { lines: number; columns: Columns; evaluations: Evaluation[]; events: MetricsEvent[]; last: Record<string, unknown> | null };
 export type Setting = {
   key: string; section: string; kind: "boolean" | "integer" | "number" | "text" | "integers" | "texts" | "choice"; says: string; unit: string; zero: string;
   standard: string; example: string; rule: string; choices?: string[]; flags?: string[]; aliases?: string[]; path: boolean;

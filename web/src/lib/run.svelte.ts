@@ -10,7 +10,7 @@ export class RunView {
   columns = $state.raw<Record<string, (number | null)[]>>({});
   evaluations = $state.raw<Evaluation[]>([]);
   events = $state.raw<MetricsEvent[]>([]);
-  memory = $state.raw<number[]>([]);
+  last = $state.raw<Record<string, unknown> | null>(null);  // the newest step, as it was written
   totalSteps = $state(0);
   trouble = $state("");
   loaded = $state(false);
@@ -53,7 +53,7 @@ export class RunView {
       this.columns = series.columns;
       this.evaluations = series.evaluations;
       this.events = series.events;
-      this.memory = series.memory_bytes;
+      this.last = series.last;
       this.findTotal();
     } catch { /* said by the details */ }
   }
@@ -101,7 +101,7 @@ export class RunView {
           const value = name === "loss_least" || name === "loss_most" ? line.loss : name === "seconds_since_start" ? (Date.parse(String(line.time)) - begun) / 1000 : line[name];
           columns[name]!.push(typeof value === "number" && Number.isFinite(value) ? value : null);
         }
-        if (Array.isArray(line.memory_bytes)) this.memory = line.memory_bytes as number[];
+        this.last = line;
       }
     }
     this.columns = columns;

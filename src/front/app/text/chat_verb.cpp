@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "front/app/become_worker.h"
 #include "front/app/text/chat_worker.h"
 #include "front/app/text/text_flags.h"
 #include "front/app/verbs.h"
@@ -104,7 +105,9 @@ class Conversation {
 int run_chat_verb(std::span<const std::string> args) {
   TextWish wish;
   CLI::App app{"A conversation with a model in the terminal.", "lockstep chat"};
+  bool json = false;
   describe(app, wish);
+  app.add_flag("--json", json, "for programs: each line of input is {\"messages\": [...]}, the answer comes as {\"text\"} pieces and a last {\"finish\"}");
   if (!read_flags(app, args, "chat")) return 0;
   check(wish, "chat");
   if (!wish.max_tokens) wish.max_tokens = 1024;
@@ -112,6 +115,10 @@ int run_chat_verb(std::span<const std::string> args) {
   environment["LOCKSTEP_DEVICE"] = device_for(wish.device, "chat", environment);
   std::vector<std::string> arguments = model_arguments(wish);
   for (const std::string& word : sampling_arguments(wish)) arguments.push_back(word);
+  if (json) {
+    arguments.insert(arguments.begin(), "chat");
+    become_worker("chat", std::move(arguments), std::move(environment));
+  }
   base::SignalFlag interrupt(SIGINT, base::Calls::are_interrupted);
   ChatWorker worker(std::move(arguments), std::move(environment), interrupt);
   Conversation(worker, interrupt, wish.system).run();

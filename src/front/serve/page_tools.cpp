@@ -1,0 +1,57 @@
+// What the page does beside runs: files, data, placements, presets, conversations.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "front/serve/answers.h"
+#include "front/serve/import.h"
+#include "front/serve/page.h"
+#include "front/serve/presets.h"
+#include "front/serve/tools.h"
+
+namespace lockstep::serve {
+
+http::Response Page::import_file(const Call& call) { return json_answer(import_text(folders_, call.body.value("text", ""))); }
+
+http::Response Page::inspect(const Call& call) {
+  return json_answer(inspect_data(folders_, values_in(call.body), std::clamp(call.body.value("samples", 5), 1, 50)));
+}
+
+http::Response Page::placements(const Call& call) {
+  return json_answer(
+      plan_placements(folders_, values_in(call.body), std::clamp(call.body.value("gpus", 1), 1, 4096), call.body.value("memory", "")));
+}
+
+http::Response Page::presets(const Call&) { return json_answer(list_presets(folders_)); }
+
+http::Response Page::keep_preset(const Call& call) {
+  save_preset(folders_, call.name, values_in(call.body));
+  return json_answer({{"name", call.name}});
+}
+
+http::Response Page::drop_preset(const Call& call) {
+  delete_preset(folders_, call.name);
+  return json_answer({{"deleted", call.name}});
+}
+
+http::Response Page::open_chat(const Call& call) { return json_answer({{"id", chats_.open(call.body)}}); }
+
+http::Response Page::ask_chat(const Call& call) {
+  const auto messages = call.body.find("messages");
+  if (messages == call.body.end() || !messages->is_array()) throw base::usage_error("ui", "messages must be a list.");
+  auto stream = chats_.ask(call.name, *messages);
+  if (!stream) return http::plain_answer(404, "this conversation is over; begin another.");
+  return {.type = "text/event-stream", .stream = std::move(stream)};
+}
+
+http::Response Page::stop_chat(const Call& call) {
+  chats_.stop(call.name);
+  return json_answer({{"stopped", call.name}});
+}
+
+http::Response Page::close_chat(const Call& call) {
+  chats_.close(call.name);
+  return json_answer({{"closed", call.name}});
+}
+
+}  // namespace lockstep::serve
