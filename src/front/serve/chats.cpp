@@ -50,7 +50,8 @@ std::vector<std::string> Chats::arguments_of(const Json& wish) const {
     words.insert(words.end(), {flag, path});
   }
   folders_.expect_allowed(paths);
-  for (const auto& [name, flag] : {std::pair{"temperature", "--temperature"}, {"top_p", "--top-p"}, {"max_tokens", "--max-tokens"}, {"seed", "--seed"}}) {
+  for (const auto& [name, flag] :
+       {std::pair{"temperature", "--temperature"}, {"top_p", "--top-p"}, {"max_tokens", "--max-tokens"}, {"seed", "--seed"}}) {
     if (const auto value = wish.find(name); value != wish.end() && value->is_number()) words.insert(words.end(), {flag, value->dump()});
   }
   return words;
@@ -68,7 +69,8 @@ std::string Chats::open(const Json& wish) {
   std::shared_ptr<Chat> leaves;  // ends outside the lock
   base::Lock lock(mutex_);
   if (chats_.size() >= most) {
-    const auto oldest = std::min_element(chats_.begin(), chats_.end(), [](const auto& a, const auto& b) { return a.second->used_ns < b.second->used_ns; });
+    const auto oldest =
+        std::min_element(chats_.begin(), chats_.end(), [](const auto& a, const auto& b) { return a.second->used_ns < b.second->used_ns; });
     leaves = oldest->second;
     chats_.erase(oldest);
   }

@@ -130,7 +130,8 @@ http::Response Page::answer_api(const http::Request& request) {
 // A folder, or a start that has not come to one.
 void Page::expect_run(const std::string& name) {
   const auto waiting = queue_.names();
-  if (!Folders::is_name(name) || !(starts_.of(name) || std::find(waiting.begin(), waiting.end(), name) != waiting.end())) folders_.run(name);
+  if (!Folders::is_name(name) || !(starts_.of(name) || std::find(waiting.begin(), waiting.end(), name) != waiting.end()))
+    folders_.run(name);
 }
 
 http::Response Page::state(const Call&) {

@@ -104,7 +104,8 @@ Runs::State Runs::state_of(const std::string& name, const RunNumbers& numbers) {
   if (holder && !holder->gone) return {numbers.last_step == 0 ? "starting" : "running", ""};
   if (start && start->lives) return {"starting", ""};
   const auto waiting = queue_.names();
-  if (std::find(waiting.begin(), waiting.end(), name) != waiting.end()) return {"waiting", "It begins when no other run trains and the GPUs are free."};
+  if (std::find(waiting.begin(), waiting.end(), name) != waiting.end())
+    return {"waiting", "It begins when no other run trains and the GPUs are free."};
   const auto ending = journal::read_ending(folder);
   const bool start_failed = start && (!ending || is_newer(folders_.own() / (name + ".start"), folder.root / "end.json"));
   if (start_failed && numbers.finished.empty()) return {"failed", start->printed};

@@ -107,7 +107,8 @@ int run_chat_verb(std::span<const std::string> args) {
   CLI::App app{"A conversation with a model in the terminal.", "lockstep chat"};
   bool json = false;
   describe(app, wish);
-  app.add_flag("--json", json, "for programs: each line of input is {\"messages\": [...]}, the answer comes as {\"text\"} pieces and a last {\"finish\"}");
+  app.add_flag("--json", json,
+               "for programs: each line of input is {\"messages\": [...]}, the answer comes as {\"text\"} pieces and a last {\"finish\"}");
   if (!read_flags(app, args, "chat")) return 0;
   check(wish, "chat");
   if (!wish.max_tokens) wish.max_tokens = 1024;

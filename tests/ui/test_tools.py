@@ -1,0 +1,136 @@
+"""The page beside runs, in Chromium: chat with a model, look at data, plan placements, keep presets, queue a run, ranks and GPUs."""
+import json
+import re
+import time
+
+import pytest
+
+import browser
+from serving import TINY
+from support.chat_model import write_model
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    browser.expect_tools()
+    made = browser.Browser()
+    yield made
+    made.close()
+    assert made.complaints == []
+
+
+@pytest.fixture
+def page(chrome):
+    window = chrome.window()
+    yield window
+    window.context.close()
+
+
+def test_chat_with_two_models(page, served):
+    model = write_model(served.folder / "model")
+    page.goto(served.url + "/chat?two=1")
+    for label in ("First model", "Second model"):
+        pane = page.get_by_label(label, exact=True)
+        pane.get_by_placeholder("a Hugging Face folder").fill(str(model))
+        pane.get_by_label("Temperature").fill("0")
+        pane.get_by_role("button", name="Load").click()
+        pane.get_by_text("Loaded. Say something below.").wait_for(timeout=60_000)
+    page.get_by_label("What to say").fill("Hello?")
+    page.keyboard.press("Enter")
+    answers = []
+    for label in ("First model", "Second model"):
+        pane = page.get_by_label(label, exact=True)
+        pane.get_by_role("button", name="Forget the conversation").wait_for()
+        page.wait_for_function("label => !document.querySelector(`[aria-label='${label}'] .caret`)", arg=label, timeout=60_000)
+        answers.append(pane.locator(".message.assistant p").inner_text())
+    assert answers[0] == answers[1] != "", "the same model says the same at temperature 0"
+    browser.picture(page, "chat")
+    assert browser.violations(page) == []
+    # Another folder is refused in the program's own words.
+    pane = page.get_by_label("First model", exact=True)
+    pane.get_by_placeholder("a Hugging Face folder").fill(str(served.folder / "nothing"))
+    pane.get_by_role("button", name="Load").click()
+    assert "there is no such folder" in pane.get_by_role("alert").inner_text()
+
+
+def test_what_a_model_sees_of_data(page, served):
+    model = write_model(served.folder / "seen")
+    records = [{"messages": [{"role": "user", "content": f"Question {number}"}, {"role": "assistant", "content": "An answer " * (number % 5 + 1)}]} for number in range(40)]
+    (served.folder / "chat.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    page.goto(served.url + "/data")
+    page.get_by_label("Data", exact=True).fill(str(served.folder / "chat.jsonl"))
+    page.get_by_label("Tokenizer").fill(str(model))
+    page.get_by_label("Sequence length").fill("256")
+    page.get_by_role("button", name="Inspect").click()
+    samples = page.get_by_label("Samples")
+    samples.wait_for(timeout=60_000)
+    trained = "".join(samples.locator("article").first.locator("mark").all_inner_texts())
+    assert "An answer" in trained and "Question" not in trained
+    browser.picture(page, "data")
+    assert browser.violations(page) == []
+
+
+def test_placements_are_planned(page, served):
+    page.goto(served.url + "/plan")
+    page.get_by_label("Model").select_option("llama-3.1-8b")
+    page.get_by_role("button", name="Plan", exact=True).click()
+    table = page.get_by_label("Placements")
+    table.wait_for()
+    rows = table.get_by_role("row").all_inner_texts()
+    assert len(rows) == 5 and "✕" in rows[1] and "✓" in rows[4], rows
+    browser.picture(page, "plan")
+    assert browser.violations(page) == []
+
+
+def test_presets_are_kept(page, served):
+    page.goto(served.url + "/new")
+    page.locator("#field-trainer-learning_rate").fill("0.0123")
+    page.get_by_label("Name of a preset").fill("mine")
+    page.get_by_role("button", name="Keep", exact=True).click()
+    page.get_by_role("button", name="Delete this preset").wait_for()
+    page.get_by_role("button", name="Clear").click()
+    assert page.locator("#field-trainer-learning_rate").input_value() == ""
+    page.get_by_label("Begin with").select_option("nano")
+    page.get_by_text("a new model").first.wait_for()
+    page.get_by_label("Begin with").select_option("mine")
+    assert page.locator("#field-trainer-learning_rate").input_value() == "0.0123"
+
+
+def test_a_run_waits_for_its_turn(page, served):
+    served.begin("ahead", trainer__max_steps="200000")
+    served.wait_for("ahead", lambda run: run["state"] == "running")
+    page.goto(served.url)
+    page.evaluate("values => sessionStorage.setItem('new-run', JSON.stringify(values))", {**TINY, "name": "behind", "trainer.max_steps": "10"})
+    page.goto(served.url + "/new")
+    page.get_by_role("button", name="Queue").click()
+    page.get_by_text("It begins when no other run trains").wait_for()
+    time.sleep(2)
+    assert served.json("GET", "/api/runs/behind")["state"] == "waiting"
+    served.json("POST", "/api/runs/ahead/ask", {"wish": "stop"}, 202)
+    assert served.wait_for("behind", lambda run: run["state"] == "complete")["step"] == 10
+
+
+def test_ranks_and_gpus_are_shown(page, served):
+    """What launchers write of GPUs (docs/monitoring.md), with one that is hot and one rank that is slow."""
+    folder = served.output / "measured"
+    (folder / "monitor").mkdir(parents=True)
+    lines = [{"event": "started", "step": 0, "time": "2026-01-01T00:00:00Z"}, {"event": "model", "total_steps": 100, "parameters": 1000, "backend": "nccl"}]
+    for step in range(1, 61):
+        lines.append({"step": step, "loss": 4 - step / 30, "grad_norm": 1.0, "learning_rate": 1e-3, "tokens": 1000 * step, "tokens_per_second": 1e5, "step_seconds": 0.1,
+                      "data_seconds": 0.001, "communication_seconds": 0.002, "memory_bytes": [60 << 30, 61 << 30], "mfu": 0.41, "time": f"2026-01-01T00:00:{step % 60:02}Z",
+                      "rank_seconds": {"data": [0.001, 0.03], "forward": [0.03, 0.03], "backward": [0.03, 0.03], "communication": [0.03, 0.001], "optimizer": [0.009, 0.009], "checkpoint": [0, 0], "other": [0, 0]},
+                      "straggler": {"rank": 1, "part": "data", "seconds": 0.029, "share": 0.29}})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    gpus = [{"gpu": 0, "utilization": 0.98, "memory_bytes": 71 << 30, "power_watts": 690, "temperature": 64, "clock_mhz": 1755, "throttle": [], "others": 0},
+            {"gpu": 1, "utilization": 0.91, "memory_bytes": 71 << 30, "power_watts": 540, "temperature": 83, "clock_mhz": 1200, "throttle": ["temperature"], "others": 1}]
+    (folder / "monitor" / "machine-0.jsonl").write_text(
+        json.dumps({"event": "machine", "host": "box", "machine": 0, "gpus": [{"gpu": n, "ranks": [n], "name": "NVIDIA H100", "memory_bytes": 80 << 30} for n in (0, 1)]}) + "\n"
+        + json.dumps({"seconds": 12.0, "gpus": gpus, "ranks": [{"rank": 0, "phase": "backward"}, {"rank": 1, "phase": "reading_data"}]}) + "\n")
+    page.goto(served.url + "/runs/measured")
+    ranks = page.get_by_label("Ranks", exact=True)
+    ranks.wait_for()
+    assert re.search(r"rank 1\s*⚠ slowest", ranks.inner_text()) and "Rank 1 holds the others up by 0.0290 s a step (29 %), most of it in data." in ranks.inner_text()
+    shown = page.get_by_label("GPUs of box").inner_text()
+    assert "throttled by temperature: 1.20 GHz" in shown and "91 %" in shown and "1 other process" in shown
+    browser.picture(page, "ranks")
+    assert browser.violations(page) == []
