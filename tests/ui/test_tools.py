@@ -7,7 +7,7 @@ import pytest
 
 import browser
 from serving import TINY
-from support.chat_model import write_model
+from support.chat_model import write_model, write_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_chat_with_two_models(page, served):
 
 
 def test_what_a_model_sees_of_data(page, served):
-    model = write_model(served.folder / "seen")
+    model = write_tokenizer(served.folder / "seen")
     records = [{"messages": [{"role": "user", "content": f"Question {number}"}, {"role": "assistant", "content": "An answer " * (number % 5 + 1)}]} for number in range(40)]
     (served.folder / "chat.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
     page.goto(served.url + "/data")

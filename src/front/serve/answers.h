@@ -3,7 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "front/serve/form.h"
+#include "front/serve/form/form.h"
 #include "front/serve/http/message.h"
 
 namespace lockstep::serve {

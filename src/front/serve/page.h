@@ -8,16 +8,16 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "front/serve/chats.h"
+#include "front/serve/children/chats.h"
 #include "front/serve/folders.h"
-#include "front/serve/form.h"
+#include "front/serve/form/form.h"
 #include "front/serve/guard.h"
 #include "front/serve/http/message.h"
-#include "front/serve/live.h"
-#include "front/serve/queue.h"
-#include "front/serve/run_log.h"
-#include "front/serve/runs.h"
-#include "front/serve/starts.h"
+#include "front/serve/runs/live.h"
+#include "front/serve/runs/queue.h"
+#include "front/serve/runs/run_log.h"
+#include "front/serve/runs/runs.h"
+#include "front/serve/children/starts.h"
 
 namespace lockstep::serve {
 

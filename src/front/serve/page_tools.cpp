@@ -4,10 +4,10 @@
 
 #include "base/error.h"
 #include "front/serve/answers.h"
-#include "front/serve/import.h"
+#include "front/serve/form/import.h"
 #include "front/serve/page.h"
-#include "front/serve/presets.h"
-#include "front/serve/tools.h"
+#include "front/serve/form/presets.h"
+#include "front/serve/form/tools.h"
 
 namespace lockstep::serve {
 

@@ -8,7 +8,7 @@
 
 #include "base/mutex.h"
 #include "front/serve/folders.h"
-#include "front/serve/starts.h"
+#include "front/serve/children/starts.h"
 
 namespace lockstep::serve {
 

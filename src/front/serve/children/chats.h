@@ -13,7 +13,7 @@
 #include "base/mutex.h"
 #include "front/serve/folders.h"
 #include "front/serve/http/stream.h"
-#include "front/serve/process.h"
+#include "front/serve/children/process.h"
 
 namespace lockstep::serve {
 

@@ -1,5 +1,5 @@
 // The importer reads files, so a text is one for a moment.
-#include "front/serve/import.h"
+#include "front/serve/form/import.h"
 
 #include <nlohmann/json.hpp>
 
@@ -9,7 +9,7 @@
 #include "config/import/import.h"
 #include "config/table/option.h"
 #include "config/table/value.h"
-#include "front/serve/passing_file.h"
+#include "front/serve/form/passing_file.h"
 
 namespace lockstep::serve {
 namespace {

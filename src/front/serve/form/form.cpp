@@ -1,5 +1,5 @@
 // The table as JSON, and a draft through the same loader, checks and plan that `lockstep train` goes through.
-#include "front/serve/form.h"
+#include "front/serve/form/form.h"
 
 #include <fmt/format.h>
 
@@ -14,6 +14,8 @@
 #include "config/mistakes.h"
 #include "config/table/option.h"
 #include "config/table/value.h"
+#include "corpus/prepare/prepare.h"
+#include "corpus/samples/split.h"
 #include "front/job/naming.h"
 #include "front/job/setup.h"
 #include "journal/run_folder.h"
@@ -120,13 +122,23 @@ std::string command_of(const std::vector<std::string>& arguments) {
   return command;
 }
 
+// As one types, only what costs no reading is counted.
+void count_samples(job::Setup& setup) {
+  const config::RunConfig& config = setup.settings.values;
+  const config::DataKind kind = corpus::kind_of(config.data);
+  if (config.trainer.max_steps > 0 || (kind != config::DataKind::random && kind != config::DataKind::bin)) return;
+  corpus::check_data_exists(config);
+  setup.plan.epoch_samples = corpus::count_training_samples(config);
+}
+
 void judge(const Folders& folders, Draft& draft, bool resumes) {
   expect_own_keys(draft.values);
   folders.expect_allowed(draft.values);
   config::Settings settings = config::load(request_of(folders, draft));
   expect_allowed(folders, settings.values);
   draft.judged["model"] = model_json(settings.values);
-  const job::Setup setup = job::set_up(std::move(settings), launch::process_environment());
+  job::Setup setup = job::set_up(std::move(settings), launch::process_environment());
+  count_samples(setup);
   draft.name = setup.settings.values.name;
   folders.expect_allowed(Values{{"name", draft.name}});
   draft.arguments = arguments_of(draft, folders, resumes);

@@ -9,7 +9,7 @@
 
 #include "base/mutex.h"
 #include "front/serve/http/stream.h"
-#include "front/serve/runs.h"
+#include "front/serve/runs/runs.h"
 #include "journal/tail.h"
 
 namespace lockstep::serve {

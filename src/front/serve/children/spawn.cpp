@@ -1,5 +1,5 @@
 // posix_spawn of our own file.
-#include "front/serve/spawn.h"
+#include "front/serve/children/spawn.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // Processes in sessions of their own; who one was is told by its number and when it began.
-#include "front/serve/starts.h"
+#include "front/serve/children/starts.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "front/serve/spawn.h"
+#include "front/serve/children/spawn.h"
 #include "journal/tail.h"
 
 namespace lockstep::serve {

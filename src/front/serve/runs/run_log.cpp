@@ -1,5 +1,5 @@
 // Lines become columns once; charts take means of them.
-#include "front/serve/run_log.h"
+#include "front/serve/runs/run_log.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Three pipes and posix_spawn.
-#include "front/serve/process.h"
+#include "front/serve/children/process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "front/launch/libtorch.h"
-#include "front/serve/spawn.h"
+#include "front/serve/children/spawn.h"
 
 namespace lockstep::serve {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "front/serve/folders.h"
-#include "front/serve/form.h"
+#include "front/serve/form/form.h"
 
 namespace lockstep::serve {
 

@@ -1,13 +1,13 @@
 // Settings become arguments, printed JSON becomes the answer.
-#include "front/serve/tools.h"
+#include "front/serve/form/tools.h"
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "config/config.h"
-#include "front/serve/passing_file.h"
-#include "front/serve/process.h"
+#include "front/serve/form/passing_file.h"
+#include "front/serve/children/process.h"
 
 namespace lockstep::serve {
 namespace {

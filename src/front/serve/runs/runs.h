@@ -8,9 +8,9 @@
 
 #include "base/mutex.h"
 #include "front/serve/folders.h"
-#include "front/serve/queue.h"
-#include "front/serve/run_log.h"
-#include "front/serve/starts.h"
+#include "front/serve/runs/queue.h"
+#include "front/serve/runs/run_log.h"
+#include "front/serve/children/starts.h"
 
 namespace lockstep::serve {
 

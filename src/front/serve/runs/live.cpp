@@ -1,5 +1,5 @@
 // A look at the disk five times a second, told to all who listen.
-#include "front/serve/live.h"
+#include "front/serve/runs/live.h"
 
 #include <chrono>
 #include <nlohmann/json.hpp>

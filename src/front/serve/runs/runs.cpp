@@ -1,5 +1,5 @@
 // Folders, leases and endings as JSON.
-#include "front/serve/runs.h"
+#include "front/serve/runs/runs.h"
 
 #include <fmt/format.h>
 

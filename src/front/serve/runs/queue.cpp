@@ -1,5 +1,5 @@
 // A list in a file.
-#include "front/serve/queue.h"
+#include "front/serve/runs/queue.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
 // Questions go in as JSON lines, answers come out piece by piece.
-#include "front/serve/chats.h"
+#include "front/serve/children/chats.h"
 
 #include <fmt/format.h>
 

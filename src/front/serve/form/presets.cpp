@@ -1,5 +1,5 @@
 // Small JSON files, and models/ beside or above the program.
-#include "front/serve/presets.h"
+#include "front/serve/form/presets.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "front/launch/libtorch.h"
-#include "front/serve/import.h"
+#include "front/serve/form/import.h"
 
 namespace lockstep::serve {
 namespace {
