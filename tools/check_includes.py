@@ -17,7 +17,7 @@ JSON_READERS = re.compile(r"\b(?:[Jj]son|ordered_json)::(?:parse|sax_parse|accep
 # Locks that lint can check are those of base/mutex.h.
 PLAIN_LOCKS = re.compile(r"\bstd::(?:\w*mutex|condition_variable\w*|lock_guard|scoped_lock|unique_lock|shared_lock)\b")
 # A run's own rooms tell what happens by events; whoever shows it prints, owns the terminal and takes the process's signals.
-SILENT = ("front/job", "front/launch")
+SILENT = ("front/job", "front/launch", "front/check", "front/catalog")
 PRINTS = re.compile(r"\b(?:std::f?put[sc]|std::f?printf|std::fwrite|fmt::print|std::cout|std::cerr|isatty|sigaction|pthread_sigmask|base::log_\w+)\b")
 
 # What a process has once belongs to an object that puts it back, so that runs can follow one another in it. Who may touch what:
