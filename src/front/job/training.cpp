@@ -9,11 +9,15 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text.h"
+#include "config/table/values.h"
 #include "front/job/identity.h"
 #include "front/job/memory_advice.h"
 #include "front/job/naming.h"
 #include "front/launch/libtorch.h"
+#include "front/launch/meet/socket.h"
 #include "journal/ending.h"
+#include "journal/owner.h"
 #include "corpus/samples/split.h"
 
 namespace lockstep::job {
@@ -34,6 +38,16 @@ std::string_view status_of(const Outcome& outcome) {
   return "";
 }
 
+// Where this machine's launcher serves Prometheus; 0: nowhere.
+int prometheus_port(const launch::Environment& environment) {
+  const auto text = launch::lookup(environment, "LOCKSTEP_PROMETHEUS_PORT");
+  if (!text || text->empty()) return 0;
+  const auto port = base::parse_integer(*text);
+  if (!port || *port < 0 || *port > 65535)
+    throw base::usage_error("monitor", "LOCKSTEP_PROMETHEUS_PORT={} is no port: give a number from 1 to 65535, or 0 for none.", *text);
+  return static_cast<int>(*port);
+}
+
 // What a person must mend first would only fail again.
 bool worth_a_restart(int exit_code) {
   return exit_code != static_cast<int>(base::ExitCode::usage) && exit_code != static_cast<int>(base::ExitCode::data);
@@ -48,7 +62,10 @@ class Training::Ears : public launch::Observer {
 
   void tick(std::span<const journal::PageView> pages) override {
     if (training_.follower_)
-      training_.follower_->poll([&](const std::string& text, const nlohmann::json& json) { tell(MetricsLine{text, json}); });
+      training_.follower_->poll([&](const std::string& text, const nlohmann::json& json) {
+        training_.monitor_->hear(json);
+        tell(MetricsLine{text, json});
+      });
     for (const journal::PageView& page : pages) {
       auto& heard = notices_ns_[page.rank];
       if (page.notice_ns <= heard) continue;
@@ -56,9 +73,12 @@ class Training::Ears : public launch::Observer {
       tell(RankNotice{page.rank, page.notice});
     }
     tell(Pages{pages});
+    training_.monitor_->see(pages);
+    for (const std::string& news : training_.monitor_->take_news()) tell(Note{news});
   }
   void say(std::string_view line) override { tell(Note{std::string(line)}); }
   void rank_started(const launch::LocalRank& rank, pid_t pid) override {
+    training_.monitor_->rank_started(rank, pid);
     tell(RankStarted{rank.rank, rank.device, pid, training_.setup_.job.folder.rank_log(rank.rank)});
   }
   void stopping(bool asked_elsewhere) override { tell(Stopping{asked_elsewhere}); }
@@ -155,9 +175,30 @@ Ended Training::run() {
   const bool alone = setup_.job.world_size == 1 || !(Meeting::is_needed(setup_) || setup_.place);
   meeting_.emplace(setup_, environment_, alone ? journal::Identity() : identity_of(config(), *prepared_), shared_folders());
   if (shows()) follower_.emplace(setup_.job.folder.metrics());
+  monitor_ = make_monitor();
   Ended ended = run_with_restarts();
   if (private_config_) remove_private_config();
   return ended;
+}
+
+// Of this machine, or where another launcher starts ranks one by one, of this rank.
+std::unique_ptr<monitor::Monitor> Training::make_monitor() const {
+  const bool first_here = !setup_.place || setup_.place->local_rank == 0;
+  const launch::Job& job = setup_.job;
+  std::optional<journal::WandbWriter::Options> wandb;
+  if (shows() && launch::is_on(environment_, "LOCKSTEP_WANDB")) {
+    wandb.emplace(journal::WandbWriter::Options{.id = journal::run_id(base::real_files(), job.folder), .name = config().name});
+    for (const config::KeyValue& one : config::key_values(config())) wandb->settings.emplace_back(one.key, one.value);
+  }
+  return std::make_unique<monitor::Monitor>(
+      monitor::Monitor::Options{.folder = job.folder,
+                                .facts = {.host = launch::meet::host_name(),
+                                          .job = job.id,
+                                          .machine = static_cast<int>(setup_.place ? setup_.place->rank : config().parallel.node_rank)},
+                                .visible_devices = job.visible_devices,
+                                .prometheus_port = first_here ? prometheus_port(environment_) : 0,
+                                .tensorboard = config().monitor.tensorboard,
+                                .wandb = std::move(wandb)});
 }
 
 Ended Training::run_with_restarts() {
@@ -220,6 +261,7 @@ Ended Training::conclude(Outcome outcome, double seconds) {
   if (ended.outcome.kind == Outcome::Kind::ended_at_once) ended.exit_code = 128 + ended.outcome.signal;
   if (ended.outcome.kind == Outcome::Kind::failed) ended.exit_code = ended.outcome.report.exit_code;
   leave_ending(ended);
+  monitor_.reset();
   owned_.reset();  // whoever hears of the end may go on with the run
   listener_(ended);
   return ended;

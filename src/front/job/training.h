@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "front/job/meeting.h"
 #include "front/job/ownership.h"
 #include "front/job/setup.h"
+#include "front/monitor/monitor.h"
 
 namespace lockstep::job {
 
@@ -61,6 +63,7 @@ class Training {
   std::vector<launch::meet::SharedFolder> shared_folders() const;
   void write_config(bool restart);
   void remove_private_config() const;
+  std::unique_ptr<monitor::Monitor> make_monitor() const;
   Ended run_with_restarts();
   void invite() const;
   bool starts_again(const launch::Outcome& outcome, bool allowed) const;
@@ -77,6 +80,7 @@ class Training {
   std::optional<std::vector<std::string>> prepared_;  // keys of tokenized data
   std::optional<Meeting> meeting_;
   std::optional<Follower> follower_;  // where shows()
+  std::unique_ptr<monitor::Monitor> monitor_;
   bool private_config_ = false;
 };
 

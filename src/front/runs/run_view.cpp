@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "journal/ending.h"
 #include "journal/lease.h"
 #include "journal/run_folder.h"
 
@@ -116,6 +117,9 @@ void MetricsScan::fill(RunView& view) const {
 State state_of(const fs::path& folder, std::string_view end_reason) {
   const auto holder = journal::lease_holder(folder);
   if (holder && !holder->gone) return State::training;
+  // What its launcher said of the end counts: ranks that were killed say nothing.
+  if (const auto ending = journal::read_ending({folder}))
+    return ending->status == "complete" ? State::complete : ending->status == "stopped" ? State::stopped : State::failed;
   return end_reason == "complete" ? State::complete : end_reason == "stopped" ? State::stopped : State::failed;
 }
 

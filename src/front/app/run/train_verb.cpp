@@ -31,6 +31,8 @@ Environment
   LOCKSTEP_OVERSUBSCRIBE=1   let several ranks share a GPU, for tests
   LOCKSTEP_LIBTORCH=DIR      the LibTorch to run with
   LOCKSTEP_CACHE=DIR         for tokenized data and the fastest matmuls of each GPU; ~/.cache/lockstep otherwise
+  LOCKSTEP_PROMETHEUS_PORT=N serve /metrics for Prometheus at this port of 127.0.0.1
+  LOCKSTEP_WANDB=1           write files for `wandb sync` into the run folder
   LOCKSTEP_SECRET=TEXT       what machines of one run prove to each other that they know; machine 0 makes one otherwise
   LOCKSTEP_WORKER=PATH       another worker program, for tests
   LOCKSTEP_SECTION_KEY=VALUE any setting, as in LOCKSTEP_TRAINER_SEED=1
