@@ -94,6 +94,13 @@ def test_gpus_that_are_well(tmp_path):
     results, total, status, _ = run_check("--only", "driver,gpus,kinds,links", env=stub(tmp_path, TWO_GPUS))
     assert status == 0 and total["all_is_well"], results
     assert results["gpus"]["numbers"][1]["name"] == "NVIDIA H200" and results["links"]["numbers"]["matrix"][0] == ["-", "NV1"]
+    # What a driver keeps of a large card for itself is nobody's use; and who asks for the CPU is not told of GPUs.
+    results, _, status, _ = run_check("--only", "gpus", env=stub(tmp_path, TWO_GPUS + "*.used 2000000000\n"))
+    assert status == 0, results
+    results, _, status, _ = run_check("--only", "driver,gpus,kinds,links", "--device", "cpu", env=stub(tmp_path, TWO_GPUS))
+    assert status == 0 and results["gpus"]["verdict"] == "not here", results
+    results, _, status, _ = run_check("--only", "gpus", env=stub(tmp_path, TWO_GPUS, CUDA_VISIBLE_DEVICES="7"))
+    assert status == 1 and codes_of(results["gpus"]) == ["LS-205"], results
     results, _, status, _ = run_check("--only", "driver,gpus,kinds,links", env=stub(tmp_path, TWO_GPUS, kind="old_nvml"))
     assert status == 0 and results["gpus"]["verdict"] == "ok", results
 

@@ -77,10 +77,11 @@ void judge_use(const GpuFacts& facts, const std::vector<launch::GpuProcess>& pro
     others.push_back(fmt::format("pid {}{}{}", process.pid, command.empty() ? "" : " " + command,
                                  process.memory_bytes ? ", " + base::human_bytes(*process.memory_bytes) : ""));
   }
-  constexpr std::uint64_t a_display_may_take = std::uint64_t{1} << 30;
+  // A display's, and what the driver keeps for itself, which grows with the card.
+  const std::uint64_t nobodys = std::max(std::uint64_t{1} << 30, facts.memory_bytes.value_or(0) / 50);
   if (!others.empty())
     findings.push_back(warning("LS-206", fmt::format("{} is used by {}", name, base::join(others, "; "))));
-  else if (now.memory_used_bytes.value_or(0) > a_display_may_take)
+  else if (now.memory_used_bytes.value_or(0) > nobodys)
     findings.push_back(warning("LS-206", fmt::format("{}: {} are taken by processes that cannot be seen from here", name,
                                                      base::human_bytes(*now.memory_used_bytes))));
 }
@@ -157,7 +158,8 @@ Outcome check_driver(Context& context) {
 
 Outcome check_gpus(Context& context) {
   const Nvml nvml;
-  if (!nvml.started() && context.machine.visible.empty()) return {{not_here("no GPU")}};
+  if (context.machine.installed.empty())
+    return {{not_here(nvml.count() > 0 ? "not looked at: ranks on the CPU were asked for" : "no GPU")}};
   Outcome outcome;
   outcome.numbers = Json::array();
   for (int i = 0; i < nvml.count(); ++i) {

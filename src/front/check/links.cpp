@@ -122,7 +122,8 @@ Outcome check_links(Context& context) {
     }
     outcome.numbers["matrix"].push_back(std::move(row));
   }
-  outcome.findings.push_back(good(fmt::format("{}{}\n{}", matrix.nvlink ? "by NVLink: " : "by PCIe: ", matrix.by, to_text(matrix))));
+  outcome.findings.push_back(
+      good(fmt::format("by {}\n{}", matrix.by.empty() ? "a way that the driver does not tell" : matrix.by, to_text(matrix))));
   if (without > 0)
     outcome.findings.push_back(
         warning("LS-210", fmt::format("{} pair{} of GPUs have no peer access: {}", without, without == 1 ? "" : "s", why)));
