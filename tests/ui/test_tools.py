@@ -72,13 +72,22 @@ def test_what_a_model_sees_of_data(page, served):
 
 def test_placements_are_planned(page, served):
     page.goto(served.url + "/plan")
-    page.get_by_label("Model").select_option("llama-3.1-8b")
+    page.get_by_label("Model", exact=True).select_option("llama-3.1-8b")
     page.get_by_role("button", name="Plan", exact=True).click()
     table = page.get_by_label("Placements")
     table.wait_for()
     rows = table.get_by_role("row").all_inner_texts()
     assert len(rows) == 5 and "✕" in rows[1] and "✓" in rows[4], rows
     browser.picture(page, "plan")
+    assert browser.violations(page) == []
+
+
+def test_the_machine_is_checked(page, served):
+    page.goto(served.url + "/check")
+    page.get_by_role("button", name="Quick look").click()
+    page.get_by_role("status").wait_for(timeout=60_000)
+    assert page.get_by_label("programs", exact=True).get_by_text("is LibTorch there, of the right version").is_visible()
+    browser.picture(page, "check")
     assert browser.violations(page) == []
 
 

@@ -89,6 +89,7 @@ const std::vector<Page::Route>& Page::routes() {
       {"GET", "/api/presets", &Page::presets},
       {"POST", "/api/presets/*", &Page::keep_preset},
       {"DELETE", "/api/presets/*", &Page::drop_preset},
+      {"POST", "/api/check", &Page::check_machine},
       {"POST", "/api/chat", &Page::open_chat},
       {"POST", "/api/chat/*/ask", &Page::ask_chat},
       {"POST", "/api/chat/*/stop", &Page::stop_chat},

@@ -9,6 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "front/serve/children/chats.h"
+#include "front/serve/children/follow.h"
 #include "front/serve/folders.h"
 #include "front/serve/form/form.h"
 #include "front/serve/guard.h"
@@ -66,6 +67,7 @@ class Page {
   http::Response presets(const Call& call);
   http::Response keep_preset(const Call& call);
   http::Response drop_preset(const Call& call);
+  http::Response check_machine(const Call& call);
   http::Response open_chat(const Call& call);
   http::Response ask_chat(const Call& call);
   http::Response stop_chat(const Call& call);
@@ -81,6 +83,7 @@ class Page {
   Queue queue_;
   Runs runs_;
   Chats chats_;
+  Follow check_;
   Live live_;
 };
 

@@ -34,6 +34,12 @@ http::Response Page::drop_preset(const Call& call) {
   return json_answer({{"deleted", call.name}});
 }
 
+http::Response Page::check_machine(const Call& call) {
+  std::vector<std::string> words = {"check", "--json", "--output", folders_.output().string()};
+  if (call.body.value("quick", false)) words.emplace_back("--quick");
+  return {.type = "text/event-stream", .stream = check_.begin(words, 600)};
+}
+
 http::Response Page::open_chat(const Call& call) { return json_answer({{"id", chats_.open(call.body)}}); }
 
 http::Response Page::ask_chat(const Call& call) {
