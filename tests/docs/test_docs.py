@@ -181,7 +181,7 @@ def test_settings_and_variables_exist(page):
     files = {key for key in keys if key.rsplit(".")[-1] in ("md", "h", "cpp", "json", "yaml", "yml", "safetensors")}
     tensors = {key for key in keys if key.startswith("model.layers.") and key.endswith(".weight")}
     assert not {key for key in keys - files - tensors if ask("config", "explain", key).returncode != 0}
-    known = set(re.findall(r"\bLOCKSTEP_[A-Z_]+\b", ask("train", "--help").stdout))
+    known = set(re.findall(r"\bLOCKSTEP_[A-Z_]+\b", ask("train", "--help").stdout + ask("ui", "--help").stdout))
     for name in set(re.findall(r"\bLOCKSTEP_[A-Z_]+\b", text_of(page))) - {"LOCKSTEP_TEST_FAULT", "LOCKSTEP_"}:
         # The variables of the program itself are in its help; the others are settings.
         assert name in known or re.fullmatch("LOCKSTEP_(" + SECTIONS.upper() + ")_[A-Z_]+", name), f"{page}: {name}"

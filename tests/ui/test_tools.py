@@ -72,7 +72,7 @@ def test_what_a_model_sees_of_data(page, served):
 
 def test_placements_are_planned(page, served):
     page.goto(served.url + "/plan")
-    page.get_by_label("Model", exact=True).select_option("llama-3.1-8b")
+    page.locator("form select").select_option("llama-3.1-8b")
     page.get_by_role("button", name="Plan", exact=True).click()
     table = page.get_by_label("Placements")
     table.wait_for()
