@@ -239,6 +239,18 @@ FileContent parse_config_text(const std::string& text, const std::string& name) 
   return content;
 }
 
+fs::path find_config_file(const fs::path& asked) {
+  std::error_code ignored;
+  if (asked.empty() || asked.is_absolute() || fs::exists(asked, ignored)) return asked;
+  const fs::path prefix = fs::read_symlink("/proc/self/exe", ignored).parent_path().parent_path();
+  for (const fs::path& shipped : {prefix / "share" / "lockstep", prefix.parent_path()}) {  // installed; a checkout's build/
+    for (const fs::path& path : {shipped / asked, shipped / "models" / (asked.string() + ".yaml")}) {
+      if (fs::is_regular_file(path, ignored)) return path;
+    }
+  }
+  return asked;
+}
+
 FileContent read_config_file(const fs::path& path) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) throw missing_file(path);

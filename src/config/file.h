@@ -27,6 +27,10 @@ struct FileContent {
   std::vector<FileProblem> problems;
 };
 
+// A file that is here, or that came with the program: models/nano.yaml, and nano for short, are found wherever one is. What is nowhere is
+// given back as it was asked for.
+std::filesystem::path find_config_file(const std::filesystem::path& asked);
+
 // Throws UserError when the file cannot be read at all (missing, a folder, not text, broken syntax).
 FileContent read_config_file(const std::filesystem::path& path);
 FileContent parse_config_text(const std::string& text, const std::string& name);

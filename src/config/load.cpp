@@ -57,8 +57,9 @@ class Loader {
  private:
   void file() {
     if (!request_.file) return;
-    const FileContent content = read_config_file(*request_.file);
-    const auto place = [&](int line) { return fmt::format("{}:{}", request_.file->string(), line); };
+    file_ = find_config_file(*request_.file);
+    const FileContent content = read_config_file(file_);
+    const auto place = [&](int line) { return fmt::format("{}:{}", file_.string(), line); };
     std::map<const Option*, const FileEntry*> set_by;
     auto problem = content.problems.begin();  // both lists are in the order of lines
     const auto problems_up_to = [&](int line) {
@@ -83,9 +84,9 @@ class Loader {
 
   // A list of all its keys would tell less than the one command that reads them.
   void refuse_foreign_file() const {
-    const auto foreign = recognize_foreign(*request_.file);
+    const auto foreign = recognize_foreign(file_);
     if (!foreign) return;
-    const std::string file = request_.file->string();
+    const std::string file = file_.string();
     if (!foreign->why_not.empty())
       throw base::usage_error("config", "{} is a file of {}, not a run file: {}.", file, foreign->program, foreign->why_not);
     throw base::usage_error("config",
@@ -220,6 +221,7 @@ class Loader {
   void derived(const char* key, std::string from) { settings_.sources[key] = {Origin::derived, std::move(from)}; }
 
   const Request& request_;
+  std::filesystem::path file_;
   Folder folder_;
   Settings settings_;
   std::vector<std::string> problems_;

@@ -13,12 +13,12 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <sstream>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/hash/fresh.h"
 #include "base/json.h"
 #include "base/quiet_thread.h"
 #include "base/text.h"
@@ -63,11 +63,6 @@ Life life_of(const ProcessIdentity& owner, const ProcessIdentity& self) {
   if (fields.empty() || start_ticks_of(fields) != owner.start_ticks) return Life::gone;
   const std::string& state = fields[state_field];
   return state == "Z" || state == "X" ? Life::gone : Life::alive;  // a zombie writes nothing more
-}
-
-std::string random_token() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
 }
 
 base::UserError file_error(std::string_view doing, const fs::path& path, int error) {
@@ -164,7 +159,7 @@ std::optional<LeaseHolder> lease_holder(const fs::path& folder) {
 }
 
 Lease::Lease(fs::path folder, Options options)
-    : path_(folder / "lease"), options_(std::move(options)), token_(random_token()), since_(base::utc_time()) {
+    : path_(folder / "lease"), options_(std::move(options)), token_(base::fresh_id(3)), since_(base::utc_time()) {
   base::real_files().create_directories(folder);
   take();
   thread_ = base::quiet_thread([this] { renew(); });

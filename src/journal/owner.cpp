@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/error.h"
+#include "base/hash/fresh.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -51,8 +51,7 @@ std::optional<Owner> owner_of(const fs::path& checkpoints) {
 
 std::string run_id(base::FileSystem& files, const RunFolder& run) {
   if (std::string id = id_in(run.root); !id.empty()) return id;
-  std::random_device random;
-  const std::string id = fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  const std::string id = base::fresh_id(4);
   base::write_text_atomically(files, id_file(run.root), id + "\n");
   return id;
 }

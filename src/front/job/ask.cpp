@@ -7,11 +7,11 @@
 #include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash/fresh.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "journal/lease.h"
@@ -28,16 +28,11 @@ using journal::Asked;
 constexpr double look_every_s = 0.05;
 constexpr double see_who_lives_every_s = 1;
 
-std::string fresh_id() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
-
 class Asking {
  public:
   Asking(const fs::path& run, std::span<const journal::Wish> wishes, double timeout_s)
       : folder_{run}, timeout_s_(timeout_s), tail_(folder_.metrics()) {
-    for (const journal::Wish wish : wishes) asked_.push_back({fresh_id(), wish});
+    for (const journal::Wish wish : wishes) asked_.push_back({base::fresh_id(2), wish});
     const auto holder = journal::lease_holder(run);
     if (!holder || holder->gone) {
       throw base::usage_error(

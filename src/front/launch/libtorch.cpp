@@ -1,4 +1,4 @@
-// Looks for LibTorch in three places, cheapest first; python3 is started only when the others have none.
+// Looks for LibTorch in four places, nearest first; python3 is started only when the others have none.
 #include "front/launch/libtorch.h"
 
 #include <fmt/format.h>
@@ -33,6 +33,18 @@ fs::path torch_under(const fs::path& folder) {
     if (!entry.path().filename().string().starts_with("python3")) continue;
     const fs::path torch = entry.path() / "site-packages" / "torch";
     if (has_torch(torch)) return torch;
+  }
+  return {};
+}
+
+// PREFIX/bin/lockstep of a wheel is site-packages/lockstep/bin/lockstep, with torch beside PREFIX; who unpacked a tarball put it there too,
+// or into it.
+fs::path torch_beside(const fs::path& program) {
+  const fs::path prefix = program.parent_path().parent_path();
+  for (const fs::path& folder : {prefix, prefix.parent_path()}) {
+    for (const char* name : {"torch", "libtorch"}) {
+      if (has_torch(folder / name)) return folder / name;
+    }
   }
   return {};
 }
@@ -98,6 +110,7 @@ LibTorch find_libtorch(const Environment& environment, const fs::path& program) 
     }
     return describe(root, "LOCKSTEP_LIBTORCH");
   }
+  if (const fs::path root = torch_beside(program); !root.empty()) return describe(root, "lockstep, which it lies beside");
   for (fs::path folder = program.parent_path();; folder = folder.parent_path()) {
     const fs::path root = torch_under(folder / ".deps");
     if (!root.empty()) return describe(root, ".deps");
@@ -107,9 +120,9 @@ LibTorch find_libtorch(const Environment& environment, const fs::path& program) 
   if (!root.empty()) return describe(root, "python3");
   throw base::machine_error(
       "launch",
-      "LibTorch {} is not found: not in LOCKSTEP_LIBTORCH (not set), not in a .deps/ beside or above {}, not in the python3 on PATH. "
-      "Run tools/setup.sh in the checkout, or `pip install torch=={}`, or set LOCKSTEP_LIBTORCH.",
-      torch_version, program.parent_path().string(), torch_version);
+      "LibTorch {} is not found: not in LOCKSTEP_LIBTORCH (not set), not beside {}, not in a .deps/ there or above, not in the python3 "
+      "on PATH. `pip install torch=={}` (or tools/setup.sh in a checkout), or set LOCKSTEP_LIBTORCH.",
+      torch_version, program.parent_path().parent_path().string(), torch_version);
 }
 
 std::string library_path(const LibTorch& libtorch, const Environment& environment) {

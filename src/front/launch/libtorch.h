@@ -15,13 +15,13 @@ struct LibTorch {
   std::filesystem::path root;                          // holds lib/libtorch_cpu.so
   std::vector<std::filesystem::path> library_folders;  // for LD_LIBRARY_PATH: its own and the NVIDIA wheels' beside it
   std::string version;                                 // "2.11.0+cu130"
-  std::string found_by;                                // "LOCKSTEP_LIBTORCH", ".deps", "python3"
+  std::string found_by;                                // "LOCKSTEP_LIBTORCH", "lockstep, which it lies beside", ".deps", "python3"
 };
 
 constexpr std::string_view torch_version = "2.11.0";
 
-// LOCKSTEP_LIBTORCH, then .deps/ beside or above the program, then the torch of python3 on PATH. UserError if there is none or its
-// version is another.
+// LOCKSTEP_LIBTORCH, then torch/ or libtorch/ in or beside the folder above the program's (a wheel's, a tarball's), then .deps/ beside or
+// above the program, then the torch of python3 on PATH. UserError if there is none or its version is another.
 LibTorch find_libtorch(const Environment& environment, const std::filesystem::path& program);
 
 // LD_LIBRARY_PATH for a worker.

@@ -209,6 +209,15 @@ TEST_F(AppTest, LibTorchIsFoundAndItsVersionChecked) {
   }
   EXPECT_EQ(launch::find_libtorch({{"LOCKSTEP_LIBTORCH", folder_ / "checkout" / ".deps"}}, program).root, site / "torch");
 
+  // A wheel lies beside torch, in a checkout's environment or elsewhere; a tarball beside or around the folder that is offered for C++.
+  const fs::path wheel = folder_ / "checkout" / "env" / "site-packages";
+  make(wheel, "2.11.0");
+  EXPECT_EQ(launch::find_libtorch({}, wheel / "lockstep" / "bin" / "lockstep").root, wheel / "torch");
+  touch(folder_ / "unpacked" / "libtorch" / "lib" / "libtorch_cpu.so");
+  touch(folder_ / "unpacked" / "libtorch" / "build-version", "2.11.0+cpu\n");
+  for (const fs::path& prefix : {folder_ / "unpacked", folder_ / "unpacked" / "lockstep-0.1.0"})
+    EXPECT_EQ(launch::find_libtorch({}, prefix / "bin" / "lockstep").root, folder_ / "unpacked" / "libtorch") << prefix;
+
   make(folder_ / "old", "2.10.1+cpu");
   for (const auto& [where, says] : std::map<std::string, std::string>{{folder_ / "old", "is version 2.10.1+cpu"},
                                                                       {folder_ / "empty", "holds no lib/libtorch_cpu.so"}}) {

@@ -15,11 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// models/ here and beside or above the program.
+// models/ here, beside or above the program, and where an installed program's are.
 std::vector<fs::path> model_folders() {
   std::vector<fs::path> folders = {"models"};
   fs::path folder = launch::own_program().parent_path();
   for (int up = 0; up < 3; ++up, folder = folder.parent_path()) folders.push_back(folder / "models");
+  folders.push_back(launch::own_program().parent_path().parent_path() / "share" / "lockstep" / "models");
   return folders;
 }
 
