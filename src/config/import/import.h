@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::config {
@@ -23,7 +24,8 @@ struct ImportedKey {
 struct ImportedFile {
   std::string program;  // "Axolotl"
   std::vector<ImportedKey> keys;
-  std::string yaml;  // the run file
+  std::string yaml;                                        // the run file
+  std::vector<std::pair<std::string, std::string>> given;  // what of it the file itself said, without the program's defaults: key, value
 
   std::size_t count(ImportedKey::Fate fate) const;
   std::string report() const;  // one line a key, grouped by what became of it

@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view words = "axolotl, llama-factory, llama-factory-v1, trl, huggingface, torchtune, accelerate or deepspeed";
+constexpr std::string_view words =
+    "axolotl, llama-factory, llama-factory-v1, trl, unsloth, huggingface, torchtune, accelerate or deepspeed";
 
 bool has(const YAML::Node& file, std::string_view key) { return bool(file[std::string(key)]); }
 
@@ -109,7 +110,7 @@ bool knows_most_of(const ImportProgram& program, const YAML::Node& file) {
 }  // namespace
 
 std::span<const ImportProgram* const> import_programs() {
-  static const std::array<const ImportProgram*, 8> all = {&axolotl(),      &llama_factory(), &llama_factory_v1(), &trl(),
+  static const std::array<const ImportProgram*, 9> all = {&axolotl(),      &llama_factory(), &llama_factory_v1(), &trl(),      &unsloth(),
                                                           &hugging_face(), &torchtune(),     &accelerate(),       &deepspeed()};
   return all;
 }

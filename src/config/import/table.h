@@ -75,6 +75,7 @@ const ImportProgram& axolotl();
 const ImportProgram& llama_factory();
 const ImportProgram& llama_factory_v1();
 const ImportProgram& trl();
+const ImportProgram& unsloth();
 // A program's own rows, then those of the program that it is built on.
 template <typename Rows, typename Row>
 std::vector<Row> followed_by(const Rows& own, std::span<const Row> others) {

@@ -116,6 +116,8 @@ void Importer::set(std::string_view ours, const YAML::Node& value) {
     return refuse(fmt::format("{} is {} already, from {}. Keep one of the two", ours, before.value, before.theirs));
   }
   assigned_.emplace_back(std::string(ours), Assigned{current_.theirs, yaml});
+  const auto* text = std::get_if<std::string>(&std::get<Value>(read));
+  result_.given.emplace_back(ours, text != nullptr ? *text : yaml);
   add(Fate::mapped, says);
 }
 
