@@ -7,7 +7,7 @@ CMAKE := .deps/bin/cmake
 TEST_PYTHON := .deps-test/bin/python
 TRAIN_ARGS ?=
 
-.PHONY: all setup setup-test configure build tests train test check bench docs format lint test-gpu test-layouts fuzz fresh clean
+.PHONY: all setup setup-test configure build tests train install wheel dist test check bench docs format lint test-gpu test-layouts fuzz fresh clean
 
 all: build
 
@@ -30,6 +30,19 @@ tests: configure
 # All GPUs, or two CPU ranks where there is none. TRAIN_ARGS="--max-steps 20" adds to the command.
 train: build
 	@$(BUILD)/bin/lockstep train -f models/nano.yaml $(TRAIN_ARGS)
+
+# Programs, plug-in, run files, headers and the library for C++: `make install PREFIX=/opt/lockstep`.
+PREFIX ?= /usr/local
+install: build
+	@$(CMAKE) --install $(BUILD) --prefix $(PREFIX) --strip >/dev/null
+	@echo "installed in $(PREFIX): bin/lockstep, and LibTorch is looked for as \`lockstep --version --verbose\` says"
+
+# dist/lockstep-VERSION-py3-none-PLATFORM.whl, which pip installs beside torch; dist/lockstep-VERSION-linux-x86_64.tar.gz, for any LibTorch.
+wheel: build
+	@python3 tools/package.py wheel --build $(BUILD)
+
+dist: build
+	@python3 tools/package.py dist --build $(BUILD)
 
 # Everything that needs no GPU: checks, every test program, every pytest file. CUDA and NCCL sources are compiled too.
 PYTESTS := $(filter-out tests/gpu,$(patsubst %/,%,$(sort $(dir $(wildcard tests/*/test_*.py)))))

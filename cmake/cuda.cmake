@@ -9,9 +9,7 @@ set(nvcc "${cuda_root}/bin/nvcc")
 if(NOT EXISTS "${nvcc}")
   message(FATAL_ERROR "The CUDA compiler is not at ${nvcc}. Run tools/setup.sh, or build without CUDA: make CUDA=0.")
 endif()
-# Machine code for A100, H100/H200, B200 and RTX 50; it runs on later members of the same family too (80: RTX 30 and 40).
 # Intermediate code of the newest serves what comes: the driver compiles it.
-set(LOCKSTEP_CUDA_ARCHITECTURES 80 90 100 120 CACHE STRING "Compute capabilities to compile for")
 set(gencodes)
 foreach(arch ${LOCKSTEP_CUDA_ARCHITECTURES})
   list(APPEND gencodes -gencode "arch=compute_${arch},code=sm_${arch}")

@@ -15,8 +15,10 @@ target_compile_definitions(torch_headers INTERFACE AT_PER_OPERATOR_HEADERS USE_C
 
 add_library(torch_cpu INTERFACE)
 target_link_libraries(torch_cpu INTERFACE torch_headers "${torch_root}/lib/libtorch_cpu.so" "${torch_root}/lib/libc10.so")
-# Built programs find LibTorch through the library path that `lockstep` sets; the run path serves tests started by hand.
-target_link_options(torch_cpu INTERFACE -Wl,--allow-shlib-undefined "-Wl,-rpath,${torch_root}/lib" "-Wl,-rpath,${cuda_root}/lib")
+target_link_options(torch_cpu INTERFACE -Wl,--allow-shlib-undefined)
+# Built programs find LibTorch through the library path that `lockstep` sets; the run path serves tests started by hand, and stays behind
+# when programs are installed.
+set(CMAKE_BUILD_RPATH "${torch_root}/lib" "${cuda_root}/lib")
 
 add_library(torch_cuda INTERFACE)
 target_link_libraries(torch_cuda INTERFACE torch_cpu "${torch_root}/lib/libc10_cuda.so" "${torch_root}/lib/libtorch_cuda.so")

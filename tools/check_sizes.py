@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FILE_LINES, FUNCTION_LINES, ROOM_FILES = 400, 80, 25
 BRACES = {".h", ".cpp", ".cu", ".cuh", ".rs"}
 SOURCES = BRACES | {".py", ".sh", ".cmake"}
-ROOMS = ("src", "tests", "tools", "cmake", "bench")
+ROOMS = ("src", "include", "python", "examples", "tests", "tools", "cmake", "bench")
 
 # path -> (lines, why)
 LONG_FILES = {

@@ -27,7 +27,7 @@ std::string general_help() {
   lockstep completion        completions for bash, zsh and fish, and man pages
 
   lockstep VERB --help       the flags of a verb
-  lockstep --version
+  lockstep --version         --verbose: what it is built of and runs with, and the licenses of what is inside
 
 Start here:  lockstep train -f models/nano.yaml
 )";

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "build_id.h"  // made by cmake/build_id.cmake
 #include "front/app/config/config_verb.h"
 #include "front/app/verbs.h"
 #include "front/catalog/catalog.h"
@@ -54,10 +53,7 @@ int dispatch(const std::string& program, const Arguments& words) {
   for (const Verb& verb : verbs) {
     if (word == verb.name) return verb.run(rest);
   }
-  if (word == "--version" || word == "version") {
-    std::puts("lockstep " LOCKSTEP_VERSION " (commit " LOCKSTEP_COMMIT ")");
-    return 0;
-  }
+  if (word == "--version" || word == "version") return app::run_version_verb(rest);
   if (word == "help" && !rest.empty()) return dispatch(program, {rest[0], "--help"});
   if (word == "--help" || word == "-h" || word == "help") {
     std::fputs(app::general_help().c_str(), stdout);

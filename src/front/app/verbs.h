@@ -24,6 +24,7 @@ int run_info_verb(std::span<const std::string> args);
 int run_explain_verb(std::span<const std::string> args);
 int run_launch_verb(std::span<const std::string> args);
 int run_completion_verb(std::span<const std::string> args);
+int run_version_verb(std::span<const std::string> args);
 
 std::string general_help();
 

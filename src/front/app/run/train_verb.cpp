@@ -34,6 +34,7 @@ Environment
   LOCKSTEP_PROMETHEUS_PORT=N serve /metrics for Prometheus at this port of 127.0.0.1
   LOCKSTEP_WANDB=1           write files for `wandb sync` into the run folder
   LOCKSTEP_SECRET=TEXT       what machines of one run prove to each other that they know; machine 0 makes one otherwise
+  LOCKSTEP_PROGRAM=PATH      the lockstep that the Python package and liblockstep start
   LOCKSTEP_WORKER=PATH       another worker program, for tests
   LOCKSTEP_SECTION_KEY=VALUE any setting, as in LOCKSTEP_TRAINER_SEED=1
 Under torchrun, srun or mpirun, or with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set, it becomes that one rank.

@@ -1,0 +1,83 @@
+"""The tarball, unpacked beside a LibTorch: the programs run, and C and C++ programs are built against it."""
+import os
+import pathlib
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from support.lockstep import BUILD, ROOT
+
+# The shipped run files, smaller and shorter: a start of LibTorch is what is left.
+SMALL = {"LOCKSTEP_MODEL_NUM_LAYERS": "1", "LOCKSTEP_DATA_STORIES": "300", "LOCKSTEP_DATA_SEQ_LEN": "32", "LOCKSTEP_DATA_VALIDATION_FRACTION": "0",
+         "LOCKSTEP_MONITOR_SAMPLE_TOKENS": "0", "LOCKSTEP_TRAINER_TARGET_DEVICE": "cpu", "LOCKSTEP_PARALLEL_THREADS": "1"}
+SITE = next((ROOT / ".deps/lib").glob("python3*/site-packages"))
+
+
+def good(*words, **options):
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "PYTHON"))}
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=240, env={**plain, **SMALL, **options.pop("env", {})}, **options)
+    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unpacked")
+    good(sys.executable, ROOT / "tools/package.py", "dist", "--build", BUILD, "--output", folder)
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as packed:
+        packed.extractall(folder, filter="data")
+    (folder / "libtorch").symlink_to(SITE / "torch")  # as the zip for C++ is called
+    return next(path for path in folder.glob("lockstep-*") if path.is_dir())
+
+
+def test_it_runs_beside_libtorch(unpacked, tmp_path):
+    lockstep = unpacked / "bin/lockstep"
+    assert f"in {unpacked.parent / 'libtorch'} (found by lockstep, which it lies beside)" in good(lockstep, "--version", "--verbose", cwd=tmp_path)
+    done = good(lockstep, "train", "-f", "models/nano.yaml", "--device", "cpu", "--ranks", "2", "--threads", "1", "--max-steps", "2", "--name", "run", cwd=tmp_path)
+    assert "finished 2 steps" in done
+    assert (unpacked / "share/doc/lockstep/third_party.txt").exists() and (unpacked / "share/lockstep/examples/own-text/README.md").exists()
+
+
+@pytest.fixture(scope="module")
+def examples(unpacked, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("examples")
+    cmake = ROOT / ".deps/bin/cmake"
+    ninja = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ROOT / '.deps/bin/ninja'}"]
+    good(cmake, "-S", unpacked / "share/lockstep/examples/cpp", "-B", folder, f"-DCMAKE_PREFIX_PATH={unpacked}", "-DCMAKE_BUILD_TYPE=Debug", *ninja)
+    good(cmake, "--build", folder)
+    return folder
+
+
+def test_cpp_example_trains_stops_resumes_and_writes(examples, tmp_path):
+    said = good(examples / "train", tmp_path / "runs", cwd=tmp_path, 
+                env={"LOCKSTEP_TRAINER_TARGET_DEVICE": "cpu", "LOCKSTEP_PARALLEL_THREADS": "1", "LOCKSTEP_DATA_VALIDATION_FRACTION": "0",
+                     "LOCKSTEP_MONITOR_SAMPLE_TOKENS": "0"})
+    steps = [int(line.split()[1]) for line in said.splitlines() if line.startswith("step ")]
+    stopped = [int(pathlib.Path(line).name[5:]) for line in said.splitlines() if line.startswith("checkpoint ")]
+    assert steps == list(range(1, 13)) and stopped[0] == 4 and 6 <= stopped[-1] < 12
+    assert said.count("wrote: ") == 2
+
+
+def test_c_example_gives_the_commands_losses(examples, unpacked, tmp_path):
+    arguments = ["-f", "models/nano.yaml", "--device", "cpu", "--ranks", "1", "--threads", "1", "--max-steps", "3", "--log-interval", "1", "--output", tmp_path]
+    said = good(examples / "losses", *arguments, "--name", "c", cwd=tmp_path)
+    good(unpacked / "bin/lockstep", "train", *arguments, "--name", "command", cwd=tmp_path)
+    import json
+    lines = [json.loads(line) for line in (tmp_path / "command/metrics.jsonl").read_text().splitlines()]
+    expected = [(line["step"], float(f"{line['loss']:.9g}")) for line in lines if "loss" in line]
+    assert [(int(step), float(loss)) for step, loss in (line.split() for line in said.splitlines())] == expected
+
+
+def test_a_failure_is_told_with_its_report(examples, tmp_path):
+    done = subprocess.run([examples / "losses", "-f", "nowhere.yaml"], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 2 and "nowhere.yaml does not exist" in done.stderr
+
+
+def test_only_the_c_interface_is_visible(unpacked):
+    symbols = good("nm", "-D", "--defined-only", unpacked / "lib/liblockstep.so").split("\n")
+    names = {line.split()[2].split("@")[0] for line in symbols if len(line.split()) == 3 and line.split()[1] != "A"}
+    assert names and all(name.startswith("lockstep_") for name in names)
+    needed = good("readelf", "-d", unpacked / "lib/liblockstep.so")
+    assert "libstdc++" not in needed and "libtorch" not in needed
