@@ -24,3 +24,15 @@ configure_package_config_file("${CMAKE_SOURCE_DIR}/cmake/lockstep-config.cmake.i
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/generated/lockstep-config-version.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/generated/lockstep-config.cmake" "${CMAKE_BINARY_DIR}/generated/lockstep-config-version.cmake"
         DESTINATION lib/cmake/lockstep COMPONENT embed)
+
+# Man pages and completions, as the installed program itself writes them.
+install(CODE [[
+  set(prefix "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
+  file(MAKE_DIRECTORY "${prefix}/share/man/man1")
+  execute_process(COMMAND "${prefix}/bin/lockstep" completion --man-pages "${prefix}/share/man/man1" OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+  foreach(pair "bash:bash-completion/completions/lockstep" "zsh:zsh/site-functions/_lockstep" "fish:fish/vendor_completions.d/lockstep.fish")
+    string(REGEX MATCH "^([a-z]+):(.*)$" matched "${pair}")
+    execute_process(COMMAND "${prefix}/bin/lockstep" completion "${CMAKE_MATCH_1}" OUTPUT_VARIABLE script COMMAND_ERROR_IS_FATAL ANY)
+    file(WRITE "${prefix}/share/${CMAKE_MATCH_2}" "${script}")
+  endforeach()
+]] COMPONENT programs)

@@ -133,6 +133,8 @@ def commands():
     found = []
     for page in PAGES:
         for line in code_of(page):
+            if line.startswith(("from lockstep", "import lockstep")):  # Python
+                continue
             words = shlex.split(line, comments=True) if line.count("'") % 2 == 0 and line.count('"') % 2 == 0 else line.split()
             for i, word in enumerate(words):
                 if word.split("/")[-1] == "lockstep" and i + 1 < len(words):
@@ -167,6 +169,7 @@ def test_command_is_understood(page, verb, arguments):
 def test_flags_exist(page):
     """Flags in backticks that stand without their command."""
     known = help_of("train") | help_of("check") | help_of("launch") | help_of("completion") | help_of("bench", "step") | help_of("generate") | help_of("chat") | help_of("export") | help_of("merge") | help_of("data", "tokenize") | help_of("data", "train-tokenizer") | help_of("watch") | help_of("runs", "list") | help_of("runs", "plot") | {"--version", "--no-distributed-data-loading"} | FLAGS_OF_OTHERS | FLAGS_OF_SCRIPTS
+    known |= help_of("config", "import")
     spans = [span for span in re.findall(r"`(-[^`\n]*)`", text_of(page))]
     unknown = {flag for span in spans for flag in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", span)} - known
     # Spellings that the help leaves out: other names of a flag, or of -f.
@@ -177,7 +180,7 @@ def test_flags_exist(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_settings_and_variables_exist(page):
     everything = " ".join(code_of(page))
-    keys = set(re.findall(rf"(?<![\w./-])((?:{SECTIONS})\.[a-z_0-9]+(?:\.[a-z_0-9]+)*)", everything))
+    keys = set(re.findall(rf"(?<![\w./-])((?:{SECTIONS})\.[a-z_0-9]+(?:\.[a-z_0-9]+)*)(?![\w(])", everything))  # not calls in Python
     files = {key for key in keys if key.rsplit(".")[-1] in ("md", "h", "cpp", "json", "yaml", "yml", "safetensors")}
     tensors = {key for key in keys if key.startswith("model.layers.") and key.endswith(".weight")}
     assert not {key for key in keys - files - tensors if ask("config", "explain", key).returncode != 0}

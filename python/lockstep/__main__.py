@@ -1,0 +1,4 @@
+"""`python -m lockstep ...` is `lockstep ...`."""
+from .program import main
+
+main()

@@ -1,0 +1,126 @@
+"""FastLanguageModel in Unsloth's shape: a model is its folder, what is to be trained beside it, and the run that trained it."""
+import json
+import os
+import pathlib
+import shutil
+
+from .arguments import plain
+from .errors import LockstepError
+from .program import call
+
+
+class Tokenizer:
+    """The tokenizer of a model's folder. Special tokens are read from its files; for everything else transformers is asked, where it is."""
+
+    def __init__(self, folder):
+        self._folder, self._whole = pathlib.Path(folder), None
+        self._files = {}
+        for name in ("special_tokens_map.json", "tokenizer_config.json"):
+            if (self._folder / name).exists():
+                self._files.update(json.loads((self._folder / name).read_text(encoding="utf-8")))
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name.endswith("_token") and name in self._files:
+            value = self._files[name]
+            return value["content"] if isinstance(value, dict) else value
+        return getattr(self._real(), name)
+
+    def __call__(self, *args, **kwargs):
+        return self._real()(*args, **kwargs)
+
+    def _real(self):
+        if self._whole is None:
+            try:
+                from transformers import AutoTokenizer
+            except ImportError:
+                raise LockstepError("tokens are the program's matter: give texts and conversations as they are. (With `pip install transformers` this "
+                                    "object is its tokenizer.)", 2) from None
+            self._whole = AutoTokenizer.from_pretrained(str(self._folder))
+        return self._whole
+
+
+class Model:
+    """A model's folder with what was said about it. `run` is the run that trained it, once one has."""
+
+    def __init__(self, folder, arguments: dict):
+        self.folder, self._arguments, self.run = pathlib.Path(folder), arguments, None
+
+    def arguments(self) -> dict:
+        return {"model_name": str(self.folder), **self._arguments}
+
+    def _for_text(self) -> dict:
+        if self.run is not None:
+            return {"run": self.run.folder}
+        bits = {name: True for name in ("load_in_4bit", "load_in_8bit") if self._arguments.get(name)}
+        return {"model": self.folder, **bits}
+
+    def generate(self, prompts=None, *, input_ids=None, **settings):
+        """What it writes after a text, a conversation, or a list of these; see lockstep.generate."""
+        from .text import generate
+        if input_ids is not None or prompts is None or hasattr(prompts, "shape"):
+            raise LockstepError("generate takes texts or conversations, not tokens: model.generate('Once upon a time', max_new_tokens=64), "
+                                "model.generate([{'role': 'user', 'content': '...'}]).", 2)
+        for name in ("use_cache", "streamer", "pad_token_id", "eos_token_id", "attention_mask"):
+            settings.pop(name, None)
+        return generate(prompts, **{**self._for_text(), **settings})
+
+    def save_pretrained(self, output_dir, *args, **kwargs):
+        """The adapter as PEFT's folder, or all weights where all were trained."""
+        save_run(self._trained(), pathlib.Path(output_dir))
+
+    def save_pretrained_merged(self, output_dir, tokenizer=None, save_method="merged_16bit", **kwargs):
+        """The adapter folded into its model: a folder that transformers and vLLM load."""
+        if save_method == "lora":
+            return self.save_pretrained(output_dir)
+        run = self._trained()
+        if not (run / "adapter").is_dir():
+            return save_run(run, pathlib.Path(output_dir))
+        bits = ["--load-in-4bit"] if "4bit" in save_method else []
+        call("merge", "--model", self.folder, "--adapter", run / "adapter", "--output", output_dir, *bits)
+
+    def _trained(self) -> pathlib.Path:
+        if self.run is None:
+            raise LockstepError("this model has not been trained: there is nothing to save.", 2)
+        return self.run.folder
+
+
+def save_run(run: pathlib.Path, output: pathlib.Path) -> None:
+    """A run's adapter, or its model, as a folder."""
+    if (run / "adapter").is_dir():
+        shutil.copytree(run / "adapter", output, dirs_exist_ok=True)
+    else:
+        call("export", "--run", run, "--output", output)
+
+
+class FastLanguageModel:
+    """from_pretrained, get_peft_model and for_inference as in Unsloth. What their arguments mean here is the table of
+    `lockstep config import --from unsloth`; it is asked when training starts."""
+
+    @staticmethod
+    def from_pretrained(model_name, max_seq_length=2048, dtype=None, load_in_4bit=True, load_in_8bit=False, **more) -> tuple[Model, Tokenizer]:
+        """A model from its folder, and its tokenizer. Nothing is loaded until it trains or writes."""
+        folder = os.fspath(model_name)
+        if not os.path.isdir(folder):
+            raise LockstepError(f"there is no folder {folder}, and nothing is downloaded: fetch the model (`hf download {folder} --local-dir DIR`) and give "
+                                "its folder.", 2)
+        if (pathlib.Path(folder) / "adapter_config.json").exists():
+            raise LockstepError(f"{folder} is an adapter. Fold it into its model first: lockstep merge --adapter {folder} --output DIR", 2)
+        arguments = {"max_seq_length": max_seq_length, "dtype": plain(dtype), "load_in_4bit": bool(load_in_4bit and not load_in_8bit),
+                     "load_in_8bit": bool(load_in_8bit), **more}
+        return Model(folder, {name: value for name, value in arguments.items() if value is not None}), Tokenizer(folder)
+
+    @staticmethod
+    def get_peft_model(model: Model, r=16, **more) -> Model:
+        """An adapter beside the model, to be trained in its stead."""
+        values = {"use_peft": True, "r": r, **{name: plain(value) for name, value in more.items() if value is not None}}
+        return Model(model.folder, {**model._arguments, **values})
+
+    @staticmethod
+    def for_inference(model: Model) -> Model:
+        return model
+
+    @staticmethod
+    def for_training(model: Model) -> Model:
+        return model
