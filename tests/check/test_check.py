@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from support.lockstep import BUILD, LOCKSTEP, ROOT
+from support.network import free_port, own_address
 
 TWO_GPUS = """gpus 2
 driver 580.65.06
@@ -243,21 +244,8 @@ def test_a_machine_that_is_well_and_what_people_see(tmp_path):
     assert set(pathlib.Path("/tmp").glob("lockstep-check*")) <= leftovers
 
 
-def own_address():
-    """One by which this machine would be reached; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-            return probe.getsockname()[0]
-        except OSError:
-            return "127.0.0.2"
-
-
 def test_two_machines_meet_and_machine_0_shows_both(tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    common = ["--device", "cpu", "--ranks", "1", "--nodes", "2", "--master-addr", own_address(), "--port", str(port), "--output", str(tmp_path / "shared"),
+    common = ["--device", "cpu", "--ranks", "1", "--nodes", "2", "--master-addr", own_address(), "--port", str(free_port()), "--output", str(tmp_path / "shared"),
               "--only", "memory,launcher,gloo,training"]
     env = {**os.environ, "LOCKSTEP_SECRET": "0123456789abcdef"}
     other = subprocess.Popen([LOCKSTEP, "check", *common, "--node-rank", "1"], env={**env, "NCCL_P2P_DISABLE": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from support.lockstep import LOCKSTEP, ROOT, write_config
+from support.network import free_port, own_address
 
 SCRIPTS = ROOT / "scripts"
 
@@ -156,7 +157,7 @@ def test_info_inside_a_run(tmp_path):
                 time.sleep(0.2)
             assert table["world_size"] == 2 and table["spread"] == "shard 2"
             for rank, row in enumerate(table["ranks"]):
-                assert row["rank"] == row["local_rank"] == rank and row["device"] == "CPU" and row["groups"] == f"shard {rank}"
+                assert row["rank"] == rank and row["device"] == "CPU" and row["groups"] == f"shard {rank}"
                 assert pathlib.Path(f"/proc/{row['pid']}/cmdline").read_bytes().split(b"\0")[0].endswith(b"lockstep-worker")
             shown = run(LOCKSTEP, "info", "r", "--output", tmp_path).stdout
             assert "shard 1" in shown and str(table["ranks"][1]["pid"]) in shown
@@ -165,7 +166,30 @@ def test_info_inside_a_run(tmp_path):
             job.terminate()
             job.wait(60)
     done = run(LOCKSTEP, "info", tmp_path / "r")
-    assert done.returncode == 2 and "no rank of" in done.stderr
+    assert done.returncode == 2 and "nobody trains" in done.stderr
+
+
+def test_info_of_a_run_on_two_machines(tmp_path):
+    """Each launcher knows its own rank; the other machine's comes from the run folder."""
+    config = write_config(tmp_path, trainer={"max_steps": 100000, "log_interval": 100})
+    words = [LOCKSTEP, "train", "-f", config, "--device", "cpu", "--ranks", "1", "--output", tmp_path, "--name", "r", "--nnodes", "2", "--master-addr", own_address(),
+             "--port", free_port()]
+    env = {**os.environ, "LOCKSTEP_SECRET": "0123456789abcdef"}
+    jobs = [subprocess.Popen([str(word) for word in [*words, "--node-rank", node]], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for node in (0, 1)]
+    try:
+        rows = []
+        for _ in range(150):
+            done = run(LOCKSTEP, "info", tmp_path / "r", "--json")
+            rows = json.loads(done.stdout)["ranks"] if done.returncode == 0 else []
+            if len(rows) == 2 and all(row["step"] > 0 for row in rows):
+                break
+            time.sleep(0.2)
+        assert [(row["rank"], row["groups"], row["device"]) for row in rows] == [(0, "replicate 0", "CPU"), (1, "replicate 1", "CPU")]
+        assert rows[0]["pid"] != rows[1]["pid"] and all(row["pid"] > 0 and row["phase"] for row in rows)
+    finally:
+        jobs[0].terminate()
+        for job in jobs:
+            job.wait(60)
 
 
 def test_scripts_are_thin_over_verbs(tmp_path):

@@ -13,6 +13,7 @@
 #include "front/app/flags.h"
 #include "front/app/verbs.h"
 #include "front/catalog/catalog.h"
+#include "journal/ending.h"
 #include "journal/run_folder.h"
 #include "text/terminal.h"
 
@@ -90,7 +91,7 @@ Log read_log(const fs::path& path) {
   return {path.string(), read_end(file.get())};
 }
 
-// Of every rank, in order.
+// What its launcher said at the end, then every rank's log, in order.
 std::vector<Log> logs_of_run(const fs::path& folder) {
   const fs::path ranks = journal::RunFolder{folder}.rank_logs();
   std::vector<fs::path> paths;
@@ -102,6 +103,8 @@ std::vector<Log> logs_of_run(const fs::path& folder) {
     throw base::usage_error("explain", "{} is a folder without logs of ranks (ranks/*.log). Give a run's folder.", folder.string());
   std::sort(paths.begin(), paths.end());
   std::vector<Log> logs;
+  if (const auto ending = journal::read_ending({folder}); ending && !ending->report.empty())
+    logs.push_back({(folder / "end.json").string(), ending->report});
   for (const fs::path& path : paths) logs.push_back(read_log(path));
   return logs;
 }
