@@ -5,9 +5,9 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/error.h"
+#include "base/hash/fresh.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "front/launch/devices/devices.h"
@@ -38,11 +38,6 @@ std::optional<std::string> matched(std::string_view route, const std::string& pa
 
 double number_asked(const http::Request& request, std::string_view name, double otherwise) {
   return base::parse_number(request.asked(name)).value_or(otherwise);
-}
-
-std::string fresh_id() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
 }
 
 Json devices_json() {
@@ -210,7 +205,7 @@ http::Response Page::ask_run(const Call& call) {
     if (*wish == journal::Wish::stop && starts_.stop(call.name)) return json_answer({{"id", ""}, {"wish", "stop"}}, 202);
     return http::plain_answer(409, fmt::format("{} is not being trained: nobody could answer.", call.name));
   }
-  const journal::Asked asked{fresh_id(), *wish};
+  const journal::Asked asked{base::fresh_id(2), *wish};
   if (!journal::leave_wishes(folder.control(), std::span(&asked, 1), holder->token))
     return http::plain_answer(409, "the run has not taken up what it was asked for last; try again in a moment.");
   return json_answer({{"id", asked.id}, {"wish", journal::name_of(*wish)}}, 202);

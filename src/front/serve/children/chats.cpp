@@ -1,14 +1,12 @@
 // Questions go in as JSON lines, answers come out piece by piece.
 #include "front/serve/children/chats.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash/fresh.h"
 #include "base/json.h"
 #include "base/quiet_thread.h"
 #include "base/text.h"
@@ -21,11 +19,6 @@ using Json = nlohmann::ordered_json;
 constexpr double load_s = 300, answer_s = 600;
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-std::string fresh_id() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}", random(), random());
-}
 
 }  // namespace
 
@@ -74,7 +67,7 @@ std::string Chats::open(const Json& wish) {
     leaves = oldest->second;
     chats_.erase(oldest);
   }
-  const std::string id = fresh_id();
+  const std::string id = base::fresh_id(2);
   chats_.emplace(id, std::move(chat));
   return id;
 }
