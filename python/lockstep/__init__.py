@@ -15,7 +15,7 @@ import importlib
 _HOME = {
     "LockstepError": "errors", "RunFailed": "errors", "ArgumentsRefused": "errors",
     "Run": "run", "Checkpoint": "run", "train": "run", "attach": "run", "resume": "run",
-    "generate": "text", "Completion": "text",
+    "generate": "text", "Completion": "text", "Chat": "chat",
     "TrainingArguments": "arguments", "SFTConfig": "arguments",
     "Trainer": "trainer", "SFTTrainer": "trainer", "TrainOutput": "trainer", "TrainerState": "trainer",
     "TrainerCallback": "callbacks", "TrainerControl": "callbacks", "ProgressCallback": "callbacks", "PlotCallback": "callbacks",

@@ -37,6 +37,7 @@ def test_it_runs_beside_libtorch(unpacked, tmp_path):
     assert f"in {unpacked.parent / 'libtorch'} (found by lockstep, which it lies beside)" in good(lockstep, "--version", "--verbose", cwd=tmp_path)
     done = good(lockstep, "train", "-f", "models/nano.yaml", "--device", "cpu", "--ranks", "2", "--threads", "1", "--max-steps", "2", "--name", "run", cwd=tmp_path)
     assert "finished 2 steps" in done
+    assert "lockstep" in (unpacked / "share/man/man1/lockstep.1").read_text() and (unpacked / "share/bash-completion/completions/lockstep").stat().st_size > 100
     assert (unpacked / "share/doc/lockstep/third_party.txt").exists() and (unpacked / "share/lockstep/examples/own-text/README.md").exists()
 
 

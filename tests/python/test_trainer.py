@@ -86,6 +86,24 @@ def test_unsloths_shape_gives_the_commands_losses(chat_model, command, tmp_path)
         trainer.model.generate(input_ids=[[1, 2]])
 
 
+def test_a_chat_remembers_and_streams(chat_model, tmp_path):
+    ask = {"model": chat_model, "max_tokens": 5, "temperature": 0, "device": "cpu"}
+    with lockstep.Chat(**ask) as chat:
+        pieces = list(chat.stream("say one"))
+        first = chat.messages[-1]["content"]
+        assert "".join(pieces) == first == lockstep.generate([{"role": "user", "content": "say one"}], **ask).text
+        left = chat.stream("say two")  # and given up before its end
+        next(left, None)
+        left.close()
+        third = chat.say("say three")
+        assert [message["role"] for message in chat.messages] == ["user", "assistant"] * 3 and third.finish in ("end", "length")
+        assert third.text == lockstep.generate(chat.messages[:-1], **ask).text
+        chat.reset()
+        assert chat.say("say one").text == first
+    with pytest.raises(lockstep.LockstepError, match="no such folder"):
+        lockstep.Chat(model=tmp_path / "none")
+
+
 @pytest.mark.parametrize("kind", ["list", "generator", "file"])
 def test_datasets_of_any_kind_are_one_file(chat_model, command, tmp_path, kind):
     dataset = {"list": RECORDS, "generator": (record for record in RECORDS), "file": command.folder.parent / "chat.jsonl"}[kind]
