@@ -44,7 +44,9 @@ void ThinnedLines::thin() {
     std::size_t count = 0;
     bool goes = false;
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (i < older && !lines[i].starts_with("{\"event\":") && (goes = !goes)) continue;
+      const bool may_go = i < older && !lines[i].starts_with("{\"event\":");
+      if (may_go) goes = !goes;
+      if (may_go && goes) continue;
       kept += lines[i] + "\n";
       ++count;
     }

@@ -135,7 +135,7 @@ void WandbWriter::write(std::int64_t step, std::span<const Scalar> scalars) {
 }
 
 // Record: num = 1, then the one field that it is.
-void WandbWriter::put_record(std::string record) {
+void WandbWriter::put_record(std::string_view record) {
   std::string numbered;
   put_number(numbered, 1, ++records_);
   numbered += record;

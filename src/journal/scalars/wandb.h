@@ -33,8 +33,8 @@ class WandbWriter final : public ScalarWriter {
   void write(std::int64_t step, std::span<const Scalar> scalars) override;
 
  private:
-  void put_record(std::string record);
-  void put_block_piece(std::string& out, std::string_view piece, int kind);
+  void put_record(std::string_view record);
+  static void put_block_piece(std::string& out, std::string_view piece, int kind);
   void append(const std::string& bytes);
 
   base::PatientWriter bytes_;
