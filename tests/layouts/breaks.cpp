@@ -115,12 +115,13 @@ std::string_view name_of(Break rule) {
     case Break::shift_a_slice: return "shift a slice by one element";
     case Break::use_a_stale_slot: return "use a stale slot";
     case Break::forget_the_last_bytes: return "forget a unit's last bytes";
+    case Break::nothing_but_replay: return "nothing, replayed";
   }
   throw base::Bug("a rule that has no name");
 }
 
 void break_store(parallel::Replica& replica, Break rule, int rank) {
-  if (rule == Break::none) return;
+  if (rule == Break::none || rule == Break::nothing_but_replay) return;
   auto inner = std::move(replica.store);
   replica.store = std::make_unique<BrokenStore>(std::move(inner), replica, rule, rank);
 }

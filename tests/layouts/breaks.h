@@ -17,6 +17,7 @@ enum class Break {
   shift_a_slice,           // a gathered slice lies one element off
   use_a_stale_slot,        // weights of the step before
   forget_the_last_bytes,   // of a frozen unit
+  nothing_but_replay,      // no rule: micro-steps are launched as recordings, which nobody may notice
 };
 std::string_view name_of(Break rule);
 

@@ -4,7 +4,9 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 
+#include "base/error.h"
 #include "layout/tables.h"
+#include "layouts/replayer.h"
 #include "rank/parallel/sharded_store.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/run.h"
@@ -96,6 +98,7 @@ RankResult train(const config::RunConfig& config, Break rule, const comm::Place&
     break_store(replica, rule, place.rank);
   };
   const auto run = train::build_run(request);
+  if (rule == Break::nothing_but_replay) replay_micro_steps(*run, /*warm_up=*/1);
   RankResult result;
   describe_units(*run, result);
   result.bf16_gradients = run->replica.store->updates().front().gradients.scalar_type() == at::kBFloat16;
@@ -118,6 +121,7 @@ RankResult train(const config::RunConfig& config, Break rule, const comm::Place&
     result.learning_rate = config.trainer.learning_rate;
     result.max_norm = config.trainer.max_grad_norm;
   }
+  base::check(run->micro_steps->replayed() == (rule == Break::nothing_but_replay), "micro-steps are recordings where that was asked for");
   result.traffic = traffic_of(store);
   for (std::size_t i = 0; i < before.size(); ++i) result.traffic[i] -= before[i];
   result.planned = planned_for(config, place.world_size);

@@ -64,6 +64,29 @@ void Gathers::close(std::size_t unit) {
   if (entries_[unit].what) --entries_[unit].open;
 }
 
+void Gathers::settle() {
+  for (std::size_t i = 0; i < entries_.size(); ++i) finish(i);
+}
+
+std::optional<Gathers::Books> Gathers::books() const {
+  Books books{.here = {}, .slots = slots_, .stale = stale_};
+  for (const Entry& entry : entries_) {
+    if (entry.state == State::coming || entry.open > 0) return std::nullopt;
+    books.here.push_back(entry.state == State::here);
+  }
+  return books;
+}
+
+void Gathers::set_books(const Books& books) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    entries_[i].state = books.here[i] ? State::here : State::absent;
+    entries_[i].open = 0;
+    entries_[i].work = {};
+  }
+  slots_ = books.slots;
+  stale_ = books.stale;
+}
+
 void Gathers::forget() {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     finish(i);

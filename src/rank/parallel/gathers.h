@@ -29,10 +29,26 @@ class Gathers {
   // Nothing is gathered from here on, or everything again.
   void rehearse(bool on) { rehearsing_ = on; }
 
+  const comm::Group& group() const { return group_; }
+
   struct Count {
     std::int64_t gathers = 0, bytes = 0;  // that this rank received from others
   };
   const Count& count() const { return count_; }
+
+  // Waits for what is under way.
+  void settle();
+  // What is where, between micro-steps.
+  struct Books {
+    std::vector<bool> here;
+    std::vector<std::optional<std::size_t>> slots;
+    bool stale = true;
+
+    bool operator==(const Books&) const = default;
+  };
+  std::optional<Books> books() const;  // nothing where a unit is open or under way
+  void set_books(const Books& books);
+  void set_count(const Count& count) { count_ = count; }
 
  private:
   enum class State { absent, coming, here };

@@ -1,6 +1,8 @@
 // A store of units in this rank's memory that knows of other ranks.
 #pragma once
 
+#include <functional>
+
 #include "rank/model/weights/whole_store.h"
 
 namespace lockstep::parallel {
@@ -24,6 +26,16 @@ class RankStore : public model::WholeStore {
   virtual void updated() {}
   // Whether ranks must open units in the same order to find them whole; false: each may for itself.
   virtual bool opens_together() const { return false; }
+  // Micro-steps as recordings, where ranks open units together. What is gathered when, and what is added to sums, follows from a
+  // micro-step's place in its step and from what the one before left behind: a recording is of both.
+  // record(): `recording` runs as a micro-step of this place; then the store is as before, since nothing has happened. What is recorded
+  // ends with settle(): nothing is under way.
+  virtual void record(const model::Micro&, const std::function<void()>& recording) { recording(); }
+  virtual void settle() {}
+  // Whether a recording of this place begins where the store is now; the same answer on all ranks.
+  virtual bool replays(const model::Micro&) { return true; }
+  // Collective. Launches one; then the store is as the recorded micro-step left it.
+  virtual void replay(const model::Micro&, const std::function<void()>& launch) { launch(); }
   // While it holds, nothing is exchanged, and numbers mean nothing: a micro-step is tried for its memory alone.
   virtual void rehearse(bool) {}
 };

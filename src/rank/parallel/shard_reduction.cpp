@@ -111,17 +111,39 @@ void ShardReduction::start_all() {
   micro_.reset();
 }
 
-void ShardReduction::finish() {
+void ShardReduction::settle_all() {
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
     if (micro_ && entry->what && !entry->started) start_incomplete(*entry);
   }
-  for (Entry& entry : entries_) {
-    settle(entry);
-    entry.holds = false;
+  for (Entry& entry : entries_) settle(entry);
+  micro_.reset();
+}
+
+std::optional<std::vector<bool>> ShardReduction::books() const {
+  if (!under_way_.empty()) return std::nullopt;
+  std::vector<bool> holds;
+  for (const Entry& entry : entries_) holds.push_back(entry.holds);
+  return holds;
+}
+
+void ShardReduction::set_books(const std::vector<bool>& holds) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    entry.holds = holds[i];
+    entry.work = {};
+    entry.sent = entry.sum = at::Tensor();
   }
-  for (comm::Work& work : between_replicas_) work.wait();
+  under_way_.clear();
   between_replicas_.clear();
   micro_.reset();
+  armed_ = false;
+}
+
+void ShardReduction::finish() {
+  settle_all();
+  for (Entry& entry : entries_) entry.holds = false;
+  for (comm::Work& work : between_replicas_) work.wait();
+  between_replicas_.clear();
   armed_ = false;
 }
 

@@ -38,10 +38,17 @@ class ShardReduction {
   void finish();
   void rehearse(bool on) { rehearsing_ = on; }
 
+  // What is under way is added, and this micro-batch is over.
+  void settle_all();
+  // Which units hold sums of this step's earlier micro-batches; nothing where one is under way.
+  std::optional<std::vector<bool>> books() const;
+  void set_books(const std::vector<bool>& holds);
+
   struct Count {
     std::int64_t reductions = 0, bytes = 0;  // that this rank received from others
   };
   const Count& count() const { return count_; }
+  void set_count(const Count& count) { count_ = count; }
 
  private:
   struct Entry {

@@ -104,6 +104,66 @@ void ShardedStore::rehearse(bool on) {
   reduction_.rehearse(on);
 }
 
-void ShardedStore::replay(const comm::Group&, const std::function<void()>&) { throw base::Bug("micro-steps over shards are not recorded"); }
+void ShardedStore::replay(const comm::Group&, const std::function<void()>& launch) { launch(); }
+
+void ShardedStore::settle() {
+  gathers_.settle();
+  reduction_.settle_all();
+}
+
+std::optional<ShardedStore::Books> ShardedStore::books() const {
+  auto gathers = gathers_.books();
+  auto sums = reduction_.books();
+  if (!gathers || !sums) return std::nullopt;
+  return Books{std::move(*gathers), std::move(*sums), gathers_.count(), reduction_.count()};
+}
+
+void ShardedStore::set_books(const Books& books) {
+  gathers_.set_books(books.gathers);
+  reduction_.set_books(books.sums);
+}
+
+// The first micro-step of a step finds nothing whole, whatever an evaluation has left.
+void ShardedStore::begin_alike(const model::Micro& micro) {
+  settle();
+  if (micro.first) gathers_.forget();
+}
+
+void ShardedStore::record(const model::Micro& micro, const std::function<void()>& recording) {
+  begin_alike(micro);
+  const std::optional<Books> before = books();
+  base::check(before.has_value(), "a recording begins between micro-steps");
+  {
+    const comm::Group::Recording gathers(gathers_.group()), sums(sharers_), between(replicas_);
+    recording();
+  }
+  // One that failed ended in the middle of something.
+  if (auto after = books()) recorded_[{micro.first, micro.last}] = {*before, std::move(*after)};
+  set_books(*before);
+  gathers_.set_count(before->gathered);
+  reduction_.set_count(before->reduced);
+}
+
+bool ShardedStore::replays(const model::Micro& micro) {
+  const auto found = recorded_.find({micro.first, micro.last});
+  if (found == recorded_.end()) return false;
+  begin_alike(micro);
+  const std::optional<Books> now = books();
+  return now && now->gathers == found->second.before.gathers && now->sums == found->second.before.sums;
+}
+
+void ShardedStore::replay(const model::Micro& micro, const std::function<void()>& launch) {
+  const auto& [before, after] = recorded_.at({micro.first, micro.last});
+  Gathers::Count gathered = gathers_.count();
+  ShardReduction::Count reduced = reduction_.count();
+  gathers_.group().replay(unit(0).weights(), "a micro-step over shards", launch).wait();
+  gathered.gathers += after.gathered.gathers - before.gathered.gathers;
+  gathered.bytes += after.gathered.bytes - before.gathered.bytes;
+  reduced.reductions += after.reduced.reductions - before.reduced.reductions;
+  reduced.bytes += after.reduced.bytes - before.reduced.bytes;
+  set_books(after);
+  gathers_.set_count(gathered);
+  reduction_.set_count(reduced);
+}
 
 }  // namespace lockstep::parallel

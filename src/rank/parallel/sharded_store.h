@@ -2,6 +2,7 @@
 // cut between them. Replicas of a shard lie along the mesh's replicate axis.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <set>
 #include <vector>
@@ -40,6 +41,11 @@ class ShardedStore final : public RankStore, public Exchange {
   bool opens_together() const override { return true; }
   void rehearse(bool on) override;
 
+  void record(const model::Micro& micro, const std::function<void()>& recording) override;
+  void settle() override;
+  bool replays(const model::Micro& micro) override;
+  void replay(const model::Micro& micro, const std::function<void()>& launch) override;
+
   void arm(const comm::Group&) override { reduction_.arm(); }
   void start_all(const comm::Group&) override { reduction_.start_all(); }
   void replay(const comm::Group& group, const std::function<void()>& launch) override;
@@ -49,10 +55,24 @@ class ShardedStore final : public RankStore, public Exchange {
   const ShardReduction::Count& reduced() const { return reduction_.count(); }
 
  private:
+  struct Books {
+    Gathers::Books gathers;
+    std::vector<bool> sums;
+    Gathers::Count gathered = {};
+    ShardReduction::Count reduced = {};
+  };
+  struct Recorded {
+    Books before, after;
+  };
+  std::optional<Books> books() const;  // between micro-steps
+  void set_books(const Books& books);
+  void begin_alike(const model::Micro& micro);
+
   const comm::Group &replicas_, &everyone_, &sharers_;
   std::set<std::pair<std::size_t, std::int64_t>> owned_;  // matrices by unit and first number
   Gathers gathers_;
   ShardReduction reduction_;
+  std::map<std::pair<bool, bool>, Recorded> recorded_;  // by first and last
   std::vector<model::HeldSlice> counts_;
 };
 

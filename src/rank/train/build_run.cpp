@@ -96,6 +96,7 @@ std::unique_ptr<MicroSteps> make_micro_steps(Run& run) {
                                                           .progress = watched_progress(*run.world, run.page, run.faults),
                                                           .mark_blocks = blocks_are_long(run.config, rows, device),
                                                           .time = run.time,
+                                                          .store = run.replica.store->opens_together() ? run.replica.store.get() : nullptr,
                                                           .sums = run.gradient_sums.get()});
 }
 

@@ -23,6 +23,9 @@ struct GraphPlace {
 struct GraphKey {
   GraphAction action = GraphAction::adds;
   GraphPlace place = {};
+  bool first = false;  // of a step, where that one differs from those behind it: its gathers do
+
+  std::size_t index() const { return static_cast<std::size_t>(action) + (first ? 2 : 0); }
 };
 
 class GraphPolicy {

@@ -1,6 +1,8 @@
 // A micro-step: recorded where the policy says so, replayed where there is a graph, kernel by kernel otherwise.
 #include "rank/train/step/micro_steps.h"
 
+#include <cstdlib>
+
 #include "layout/flops.h"
 #include "rank/train/memory/device_memory.h"
 
@@ -29,7 +31,8 @@ std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConf
   if (!config.trainer.cuda_graphs) return nullptr;
   // Activations that come back from the host are awaited across micro-steps; a trace shows blocks by name only kernel by kernel.
   if (config.trainer.offload_checkpoints || config.monitor.profile_steps > 0) return nullptr;
-  if (config.parallel.shard != config::ShardKind::none) return nullptr;  // its gathers and reductions are not recorded
+  // Tried on CPUs alone so far: not before several GPUs have shown the same bits.
+  if (config.parallel.shard != config::ShardKind::none && std::getenv("LOCKSTEP_RECORD_SHARDS") == nullptr) return nullptr;
   return kernels::make_graph_recorder(device);
 }
 
@@ -48,9 +51,11 @@ MicroSteps::MicroSteps(const task::Task& task, model::Stage& model, parallel::Ex
       gradients_(gradients),
       ranks_(ranks),
       progress_(std::move(options.progress)),
+      store_(options.store),
       sums_(options.sums),
       time_(std::move(options.time)),
       same_shapes_(options.same_shapes),
+      records_host_(options.records_host),
       policy_({.wanted = options.recorder != nullptr, .warm_up = options.warm_up, .most_kept = options.most_shapes}),
       graphs_(std::move(options.recorder), model, options.largest_batch) {
   if (options.mark_blocks) model_.mark_blocks(progress_);
@@ -73,14 +78,18 @@ at::Tensor MicroSteps::end(const at::Tensor& scale) {
 void MicroSteps::forward(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {
   if (sums_) sums_->make_way();
   // With sums behind gradients no bucket is whole before they are: the reduction comes after backward, not behind it.
-  key_ = {micro.last && !sums_ ? GraphAction::reduces : GraphAction::adds, {.shape = shape_of(batch)}};
+  key_ = {micro.last && !sums_ ? GraphAction::reduces : GraphAction::adds, {.shape = shape_of(batch)}, store_ != nullptr && micro.first};
   scale_ = scale;
-  last_ = micro.last;
-  const GraphPolicy::Answer answer = policy_.before(key_, same_shapes_ && ranks_.recordable());
+  micro_ = micro;
+  const bool recordable = same_shapes_ && (ranks_.recordable() || records_host_);
+  const GraphPolicy::Answer answer = policy_.before(key_, recordable);
   if (answer.forget) graphs_.drop(*answer.forget);
-  if (answer.record_adding) record(GraphAction::adds, batch, scale, {.index = micro.index, .first = micro.first, .last = false});
-  if (answer.record_reducing) record_reduction(batch, scale, micro);
-  replayed_ = answer.may_replay && graphs_.has(key_);
+  if (store_ != nullptr) {
+    if (answer.may_replay && recordable && graphs_.may_record() && !graphs_.has(key_)) record_together(batch, scale, micro);
+  } else if (answer.record_adding)
+    record(GraphAction::adds, batch, scale, {.index = micro.index, .first = micro.first, .last = false});
+  if (store_ == nullptr && answer.record_reducing) record_reduction(batch, scale, micro);
+  replayed_ = answer.may_replay && graphs_.has(key_) && (store_ == nullptr || store_->replays(micro));
   if (replayed_)
     graphs_.fill(key_.place, batch, scale);
   else
@@ -89,15 +98,17 @@ void MicroSteps::forward(const data::Batch& batch, const at::Tensor& scale, cons
 
 at::Tensor MicroSteps::backward() {
   at::Tensor loss;
+  const auto launch = [&] { loss = graphs_.launch(key_); };
+  const auto exchange = [&] { key_.action == GraphAction::reduces ? gradients_.replay(ranks_, launch) : launch(); };
   if (!replayed_)
     loss = end(scale_);
-  else if (key_.action == GraphAction::reduces)
-    gradients_.replay(ranks_, [&] { loss = graphs_.launch(key_); });
+  else if (store_ != nullptr)
+    store_->replay(micro_, exchange);
   else
-    loss = graphs_.launch(key_);
+    exchange();
   if (!sums_) return loss;
   sums_->added(model_.often_added(), replayed_ ? graphs_.additions(key_) : model_.additions());
-  if (last_) {
+  if (micro_.last) {
     sums_->settle();
     gradients_.start_all(ranks_);
   }
@@ -109,16 +120,17 @@ void MicroSteps::count_recorded(journal::Part part) const {
 }
 
 void MicroSteps::record(GraphAction action, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {
-  graphs_.record({action, key_.place}, batch, scale, [this, action, micro](const data::Batch& inputs, const at::Tensor& of_loss) {
-    count_recorded(journal::Part::forward);
-    begin(action, inputs, micro);
-    count_recorded(journal::Part::backward);
-    const at::Tensor loss = end(of_loss);
-    if (action != GraphAction::reduces) return loss;
-    count_recorded(journal::Part::communication);
-    gradients_.finish(ranks_);
-    return loss;
-  });
+  graphs_.record({action, key_.place, key_.first}, batch, scale,
+                 [this, action, micro](const data::Batch& inputs, const at::Tensor& of_loss) {
+                   count_recorded(journal::Part::forward);
+                   begin(action, inputs, micro);
+                   count_recorded(journal::Part::backward);
+                   const at::Tensor loss = end(of_loss);
+                   if (action == GraphAction::reduces || store_ != nullptr) count_recorded(journal::Part::communication);
+                   if (action == GraphAction::reduces) gradients_.finish(ranks_);
+                   if (store_ != nullptr) store_->settle();
+                   return loss;
+                 });
 }
 
 void MicroSteps::record_reduction(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {
@@ -128,6 +140,15 @@ void MicroSteps::record_reduction(const data::Batch& batch, const at::Tensor& sc
   }
   const bool mine = graphs_.has(key_);
   if (!ranks_.all_agree(mine, kAgreement) && mine) graphs_.give_up("another rank could not record it");
+}
+
+// Where ranks open units together every micro-step moves something between them: all ranks have its recording, or none has any.
+void MicroSteps::record_together(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {
+  store_->record(micro, [&] {
+    const comm::Group::Recording nothing_runs_yet(ranks_);
+    record(key_.action, batch, scale, micro);
+  });
+  if (!ranks_.all_agree(graphs_.has(key_), kAgreement)) graphs_.give_up("a rank could not record it");
 }
 
 void MicroSteps::make_room(const comm::Group& everyone, std::int64_t bytes) {

@@ -14,6 +14,7 @@
 #include "rank/model/stage.h"
 #include "rank/parallel/gradient_sums.h"
 #include "rank/parallel/exchange.h"
+#include "rank/parallel/rank_store.h"
 #include "rank/task/task.h"
 #include "rank/train/step/graph_policy.h"
 #include "rank/train/step/recorded_steps.h"
@@ -46,6 +47,8 @@ class MicroSteps {
     std::shared_ptr<kernels::Progress> progress = {};       // marked at the end of every micro-step, recorded or not
     bool mark_blocks = false;                               // and after every block, in both directions
     std::shared_ptr<TimeSplit> time = {};                   // counts the parts of recorded micro-steps
+    bool records_host = false;                              // the recorder has what the host does too: one of a test
+    parallel::RankStore* store = nullptr;                   // whose units ranks open together; must outlive it
     parallel::GradientSums* sums = nullptr;                 // where 16-bit gradients are added to too often; must outlive it
   };
   MicroSteps(const task::Task& task, model::Stage& model, parallel::Exchange& gradients, const comm::Group& ranks, Options options);
@@ -71,21 +74,23 @@ class MicroSteps {
   void count_recorded(journal::Part part) const;
   void record(GraphAction action, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
   void record_reduction(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
+  void record_together(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
 
   const task::Task& task_;
   model::Stage& model_;
   parallel::Exchange& gradients_;
   const comm::Group& ranks_;
   std::shared_ptr<kernels::Progress> progress_;
+  parallel::RankStore* store_;
   parallel::GradientSums* sums_;
   std::shared_ptr<TimeSplit> time_;
-  const bool same_shapes_;
+  const bool same_shapes_, records_host_;
   GraphPolicy policy_;
   RecordedSteps graphs_;
   // Of the micro-step that is between forward and backward:
   GraphKey key_;
   at::Tensor scale_;
-  bool last_ = false;
+  model::Micro micro_ = {};
   bool replayed_ = false;
 };
 

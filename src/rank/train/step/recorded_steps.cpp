@@ -1,7 +1,6 @@
 // Records, copies batches in, launches, and gives up where a device refuses.
 #include "rank/train/step/recorded_steps.h"
 
-#include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -12,8 +11,6 @@
 
 namespace lockstep::train {
 namespace {
-
-at::Tensor room_for(const at::Tensor& tensor) { return tensor.defined() ? at::empty_like(tensor) : at::Tensor(); }
 
 std::int64_t bytes_of(const model::Stage::Held& held) { return held.activations + held.dense_copy + held.logits; }
 
@@ -27,9 +24,7 @@ RecordedSteps::OfPlace* RecordedSteps::find(const GraphPlace& place) const {
   return found == places_.end() ? nullptr : found->get();
 }
 
-const RecordedSteps::Recording& RecordedSteps::of(const GraphKey& key) const {
-  return find(key.place)->recordings[static_cast<std::size_t>(key.action)];
-}
+const RecordedSteps::Recording& RecordedSteps::of(const GraphKey& key) const { return find(key.place)->recordings[key.index()]; }
 
 bool RecordedSteps::has(const GraphKey& key) const { return find(key.place) != nullptr && of(key).graph != nullptr; }
 
@@ -38,7 +33,7 @@ std::int64_t RecordedSteps::additions(const GraphKey& key) const { return of(key
 RecordedSteps::OfPlace& RecordedSteps::make(const GraphPlace& place, const data::Batch& like) {
   if (OfPlace* made = find(place)) return *made;
   OfPlace& made = *places_.emplace_back(std::make_unique<OfPlace>(OfPlace{.place = place, .inputs = {}}));
-  for (const at::Tensor& field : like.on_device) made.inputs.on_device.push_back(room_for(field));
+  for (const at::Tensor& field : like.on_device) made.inputs.on_device.push_back(field.defined() ? field.clone() : at::Tensor());
   made.inputs.on_host = like.on_host;
   return made;
 }
@@ -66,7 +61,7 @@ void RecordedSteps::record(const GraphKey& key, const data::Batch& like, const a
     return;
   }
   OfPlace& place = make(key.place, like);
-  Recording& recording = place.recordings[static_cast<std::size_t>(key.action)];
+  Recording& recording = place.recordings[key.index()];
   try {
     recording.graph = recorder_->record([this, &place, &recording, work] {
       model_.release_buffers();  // what that makes anew is to belong to the graph as well

@@ -41,6 +41,8 @@ class RecordedSteps {
   const at::Tensor& launch(const GraphKey& key) const;
   std::int64_t additions(const GraphKey& key) const;
 
+  // Whether one more may be recorded.
+  bool may_record() const { return recorder_ != nullptr && !full_; }
   // From here on kernel by kernel; the log says why.
   void give_up(const std::string& why);
   // Whether recordings take memory.
@@ -58,7 +60,7 @@ class RecordedSteps {
   struct OfPlace {
     GraphPlace place;
     data::Batch inputs;                        // what its graphs read
-    std::array<Recording, 2> recordings = {};  // by GraphAction
+    std::array<Recording, 4> recordings = {};  // by GraphKey::index()
   };
   OfPlace* find(const GraphPlace& place) const;
   const Recording& of(const GraphKey& key) const;
