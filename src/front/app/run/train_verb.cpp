@@ -29,6 +29,7 @@ constexpr const char* help_environment = R"(
 Environment
   LOCKSTEP_SINGLE_GPU=1      use one GPU
   LOCKSTEP_OVERSUBSCRIBE=1   let several ranks share a GPU, for tests
+  LOCKSTEP_RECORD_SHARDS=1   record micro-steps over shards as CUDA graphs too
   LOCKSTEP_LIBTORCH=DIR      the LibTorch to run with
   LOCKSTEP_CACHE=DIR         for tokenized data and the fastest matmuls of each GPU; ~/.cache/lockstep otherwise
   LOCKSTEP_PROMETHEUS_PORT=N serve /metrics for Prometheus at this port of 127.0.0.1
