@@ -1,6 +1,7 @@
 // The page as a server sees it: a request goes in, an answer comes out. Read this header first.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -74,6 +75,8 @@ class Page {
   http::Response close_chat(const Call& call);
 
   void expect_run(const std::string& name);
+  // Answers that take long may not take all threads: the page itself must go on.
+  http::Response slowly(const std::function<http::Response()>& answer);
 
   Options options_;
   Guard guard_;
@@ -85,6 +88,7 @@ class Page {
   Chats chats_;
   Follow check_;
   Live live_;
+  std::atomic<int> slow_answers_ = 0;
 };
 
 }  // namespace lockstep::serve

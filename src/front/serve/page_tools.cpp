@@ -13,13 +13,26 @@ namespace lockstep::serve {
 
 http::Response Page::import_file(const Call& call) { return json_answer(import_text(folders_, call.body.value("text", ""))); }
 
+http::Response Page::slowly(const std::function<http::Response()>& answer) {
+  constexpr int most = 3;
+  struct Counted {
+    std::atomic<int>& count;
+    const int others;
+    explicit Counted(std::atomic<int>& all) : count(all), others(all.fetch_add(1)) {}
+    ~Counted() { count.fetch_sub(1); }
+  } const counted(slow_answers_);
+  if (counted.others >= most) return http::plain_answer(503, "the page is busy loading models or reading data; try again in a moment.");
+  return answer();
+}
+
 http::Response Page::inspect(const Call& call) {
-  return json_answer(inspect_data(folders_, values_in(call.body), std::clamp(call.body.value("samples", 5), 1, 50)));
+  return slowly(
+      [&] { return json_answer(inspect_data(folders_, values_in(call.body), std::clamp(call.body.value("samples", 5), 1, 50))); });
 }
 
 http::Response Page::placements(const Call& call) {
-  return json_answer(
-      plan_placements(folders_, values_in(call.body), std::clamp(call.body.value("gpus", 1), 1, 4096), call.body.value("memory", "")));
+  const int gpus = std::clamp(call.body.value("gpus", 1), 1, 4096);
+  return slowly([&] { return json_answer(plan_placements(folders_, values_in(call.body), gpus, call.body.value("memory", ""))); });
 }
 
 http::Response Page::presets(const Call&) { return json_answer(list_presets(folders_)); }
@@ -40,7 +53,9 @@ http::Response Page::check_machine(const Call& call) {
   return {.type = "text/event-stream", .stream = check_.begin(words, 600)};
 }
 
-http::Response Page::open_chat(const Call& call) { return json_answer({{"id", chats_.open(call.body)}}); }
+http::Response Page::open_chat(const Call& call) {
+  return slowly([&] { return json_answer({{"id", chats_.open(call.body)}}); });
+}
 
 http::Response Page::ask_chat(const Call& call) {
   const auto messages = call.body.find("messages");

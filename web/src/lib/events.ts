@@ -1,7 +1,7 @@
 // Server-sent events of an answer to a POST, which EventSource cannot ask for.
 
 export async function readEvents(body: ReadableStream<Uint8Array>, hear: (event: string, data: unknown) => void | Promise<void>) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();

@@ -53,6 +53,7 @@ Json import_text(const Folders& folders, const std::string& text) {
   const PassingFile file(folders.own(), text);
   if (!config::recognize_foreign(file.path())) {
     Json settings = settings_in(text);
+    if (settings.empty()) throw base::usage_error("ui", "this file holds no settings.");
     for (const auto& [key, value] : settings.items()) {
       if (!config::find_key(key)) throw base::usage_error("ui", "{} is no setting, and no program is known whose file this could be.", key);
     }
