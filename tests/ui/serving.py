@@ -42,8 +42,9 @@ class Served:
     def start(self) -> None:
         self.process = subprocess.Popen(
             [LOCKSTEP, "ui", "--port", str(self.port), "--output", str(self.output), "--folder", str(self.folder), *self.flags],
-            cwd=self.folder, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **self.env})
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **self.env})
         line = self.process.stdout.readline()
+        assert ":" in line, f"the page did not start: {self.process.stderr.read()}"
         self.port = int(re.search(r":(\d+)/", line)[1])
         self.process.stdout.readline()
 

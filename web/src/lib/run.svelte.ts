@@ -1,5 +1,5 @@
 // One run as its view sees it: curves that grow with the stream, everything else asked for when something happened.
-import { get, post, runPath, type Evaluation, type MetricsEvent, type RunDetails, type Series } from "./api";
+import { get, post, type Refused, runPath, type Evaluation, type MetricsEvent, type RunDetails, type Series } from "./api";
 import { live } from "./live.svelte";
 
 const POINTS = 800;
@@ -42,7 +42,7 @@ export class RunView {
       this.details = await get<RunDetails>(runPath(this.name));
       this.trouble = "";
     } catch (error) {
-      this.trouble = (error as Error).message;
+      if ((error as Refused).status !== 0) this.trouble = (error as Error).message;  // that nobody answers, the frame says
     }
   }
 

@@ -65,13 +65,13 @@ void Queue::advance(bool others_train) {
   Json next;
   {
     base::Lock lock(mutex_);
-    Json waiting = read();
+    const Json waiting = read();
     if (waiting.empty()) return;
     next = waiting.front();
-    waiting.erase(waiting.begin());
-    write(waiting);
   }
-  starts_.start(next.value("name", ""), next.value("arguments", std::vector<std::string>()));
+  const std::string name = next.value("name", "");
+  starts_.start(name, next.value("arguments", std::vector<std::string>()));
+  remove(name);  // only now: at every moment it waits or has started
 }
 
 }  // namespace lockstep::serve
