@@ -183,7 +183,7 @@ void lockstep_free_text(char* text) { std::free(text); }
 
 void lockstep_free_texts(char** texts) {
   for (char** text = texts; texts != nullptr && *text != nullptr; ++text) std::free(*text);
-  std::free(texts);
+  std::free(reinterpret_cast<void*>(texts));
 }
 
 }  // extern "C"

@@ -17,7 +17,7 @@ SITE = next((ROOT / ".deps/lib").glob("python3*/site-packages"))
 
 def good(*words, **options):
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "PYTHON"))}
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=240, env={**plain, **SMALL, **options.pop("env", {})}, **options)
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300, env={**plain, **SMALL, **options.pop("env", {})}, **options)
     assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
     return done.stdout
 

@@ -20,7 +20,7 @@ SITE = next((ROOT / ".deps/lib").glob("python3*/site-packages"))
 
 def run(*words, **options):
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "PYTHON"))}
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=120, env={**plain, **SMALL, **options.pop("env", {})}, **options)
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300, env={**plain, **SMALL, **options.pop("env", {})}, **options)
 
 
 def good(*words, **options):

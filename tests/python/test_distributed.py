@@ -18,7 +18,7 @@ def start(script, *arguments, **variables):
 
 
 def finish(process):
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=300)
     assert process.returncode == 0, out
     return out
 
