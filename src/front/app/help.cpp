@@ -19,7 +19,7 @@ std::string general_help() {
   lockstep config            show, explain and describe settings
   lockstep devices           what there is to train on
   lockstep bench             how fast a step, each kernel and each collective is here
-  lockstep plan              what more GPUs would bring, from one GPU's measured step
+  lockstep plan              what fits on which GPUs, and what more of them would bring
   lockstep check             is this machine fit to train, step by step, with a fix for what is not
   lockstep info              versions, devices, how they are connected, variables that matter, ranks of runs
   lockstep explain           what an error code, a message or a log means, and what to do
