@@ -93,8 +93,9 @@ Outcome check_start(Context& context) {
     if (visible == 0) return {{good("starts on the CPU")}};
     const std::size_t seen = answer.at("gpus").size();
     const std::string words = fmt::format("starts with CUDA and sees {} GPU{}", seen, seen == 1 ? "" : "s");
-    if (seen < visible) return {{failed("LS-205", fmt::format("{}; the driver shows {}", words, visible))}};
-    return {{good(words)}};
+    if (seen == visible) return {{good(words)}};
+    context.can_start = false;  // ranks would be given GPUs that they cannot open
+    return {{failed(seen == 0 ? "LS-201" : "LS-205", fmt::format("{}; the driver shows {}", words, visible))}};
   });
 }
 

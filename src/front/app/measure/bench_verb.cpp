@@ -17,6 +17,7 @@
 #include "front/app/verbs.h"
 #include "front/plan/predict.h"
 #include "front/show/signals.h"
+#include "layout/tables.h"
 
 namespace lockstep::app {
 namespace {
@@ -145,7 +146,12 @@ std::vector<std::string> worker_arguments(const Wish& wish, const std::string& w
 
 int measure(const Wish& wish, const std::string& what) {
   const launch::Environment environment = launch::process_environment();
-  job::Setup setup = job::set_up(settings_of(wish, what, environment), environment);
+  config::Settings settings = settings_of(wish, what, environment);
+  // One process stands for one of so many ranks: their groups are of all of them.
+  if (!wish.link.empty()) layout::mesh_of(settings.values, static_cast<int>(*wish.ranks));
+  const std::int64_t groups = std::exchange(settings.values.parallel.replicate, wish.link.empty() ? settings.values.parallel.replicate : 1);
+  job::Setup setup = job::set_up(std::move(settings), environment);
+  setup.settings.values.parallel.replicate = groups;
   if (what == "comm" && setup.job.world_size == 1) {
     throw base::usage_error(
         "bench",
