@@ -4,8 +4,8 @@
 #   docker run --gpus all --shm-size 8g -v $PWD:/data lockstep:cuda train -f nano
 FROM python:3.12-slim-bookworm AS build
 ARG CUDA=1
-# rustc of Debian 12 is too old for the crates; tools/setup.sh takes the newer one that Debian packages beside it.
-RUN apt-get update && apt-get install -y --no-install-recommends git g++ make binutils && rm -rf /var/lib/apt/lists/*
+# rustc of Debian 12 is too old for the crates; tools/setup.sh takes the newer one that Debian packages beside it. npm builds the page.
+RUN apt-get update && apt-get install -y --no-install-recommends git g++ make binutils npm && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
 RUN make wheel CUDA=${CUDA}

@@ -8,6 +8,27 @@ check_cxx_compiler_flag(-munroll-only-small-loops LOCKSTEP_UNROLLS_SMALL_LOOPS)
 if(LOCKSTEP_UNROLLS_SMALL_LOOPS)
   list(APPEND lockstep_cold -munroll-only-small-loops -mvzeroupper)
 endif()
+# Readers that tests/ compiles again with sanitizers and links before the rooms: these must be files of their own there too.
+set(lockstep_fuzzed_readers base/json.cpp base/python_regex.cpp base/file/safetensors.cpp base/utf8.cpp rank/checkpoint/manifest.cpp
+  corpus/files/csv.cpp corpus/files/files.cpp corpus/files/json_scan.cpp corpus/files/scanner.cpp text/chat_template.cpp text/tokenizer.cpp)
+list(TRANSFORM lockstep_fuzzed_readers PREPEND "${CMAKE_SOURCE_DIR}/src/")
+# The files of a folder are compiled as one: most of the time to compile a file goes into headers that its neighbors include too. So names
+# in unnamed namespaces are unique within a folder. A file with options of its own is compiled alone.
+function(lockstep_unity target)
+  if(NOT LOCKSTEP_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP UNITY_BUILD_RELOCATABLE ON)
+  target_compile_options(${target} PRIVATE -Wno-subobject-linkage)  # GCC takes an included file for a header
+  set(grouped ${ARGN})
+  list(REMOVE_ITEM grouped ${lockstep_fuzzed_readers})
+  foreach(source ${grouped})
+    get_filename_component(folder "${source}" DIRECTORY)
+    get_filename_component(folder "${folder}" NAME)
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${folder}")
+  endforeach()
+endfunction()
+
 function(lockstep_room name dir cold)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${dir}/*.cpp")
   list(FILTER sources EXCLUDE REGEX "/(plugin|cpu|stub)/[a-z0-9_]+\\.cpp$|/app/main\\.cpp$")
@@ -18,6 +39,9 @@ function(lockstep_room name dir cold)
   target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}/src")
   if(cold)
     target_compile_options(${name} PRIVATE ${lockstep_cold})
+  endif()
+  if(NOT dir STREQUAL "rank/kernels")  # what a step runs: each file is optimized for itself
+    lockstep_unity(${name} ${sources})
   endif()
   if(dir MATCHES "^rank/")
     target_link_libraries(${name} PUBLIC torch_cpu torch_fmt)

@@ -1,9 +1,10 @@
 @echo off
-rem Starts scripts/check_multi_gpu.sh in the Windows Subsystem for Linux, in this folder, with the same arguments.
+rem Starts scripts/check_multi_gpu.sh in the Windows Subsystem for Linux, in the folder it is called from, with the same arguments.
+setlocal DisableDelayedExpansion
 where wsl >nul 2>nul
 if errorlevel 1 (
   echo WSL is missing. Install it with: wsl --install
   exit /b 3
 )
-wsl --cd "%~dp0.." bash scripts/check_multi_gpu.sh %*
+wsl --exec bash -lc "exec bash \"$(wslpath \"$0\")\" \"$@\"" "%~dp0wsl.sh" check_multi_gpu.sh %*
 exit /b %ERRORLEVEL%

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
 # Checks step by step whether this machine can train on all its GPUs: scripts/check_multi_gpu.sh [--json] [flags of lockstep check]
 set -euo pipefail
-. "$(dirname "$0")/lockstep.sh"
+. "$(dirname "$(readlink -f "$0")")/lockstep.sh"
 exec "$lockstep" check "$@"

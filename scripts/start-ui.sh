@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
 # Opens the page in which runs are started, watched and stopped: scripts/start-ui.sh [flags of lockstep ui]
 set -euo pipefail
-. "$(dirname "$0")/lockstep.sh"
+. "$(dirname "$(readlink -f "$0")")/lockstep.sh"
 exec "$lockstep" ui "$@"

@@ -23,11 +23,9 @@ LONG_FILES = {
 LONG_FUNCTIONS = {
     "src/config/table/data.cpp::data_options": (214, "a table of data"),
     "src/config/table/lora.cpp::lora_options": (98, "a table of data"),
+    "src/config/table/run.cpp::monitor_options": (84, "a table of data"),
     "src/config/table/model.cpp::model_options": (169, "a table of data"),
     "src/config/table/trainer.cpp::rhythm": (120, "a table of data"),
-    "src/front/catalog/communication.cpp::about_communication": (138, "a table of data"),
-    "src/front/catalog/gpus.cpp::about_gpus": (109, "a table of data"),
-    "src/front/catalog/room.cpp::about_room": (82, "a table of data"),
     "src/text/native/src/jinja/machine.rs::eval_kind": (97, "one match, an arm a kind of expression"),
     "src/text/native/src/jinja/methods.rs::text_method": (97, "one match, an arm a method"),
 }

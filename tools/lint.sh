@@ -23,7 +23,7 @@ lint_one() {
 }
 export -f lint_one
 mkdir -p "$good/commands"
-sed -e 's/-Winvalid-pch//g; s/-fpch-preprocess//g; s/-fno-gnu-unique//g' "$build/compile_commands.json" > "$good/commands/compile_commands.json"
+tools/compile_commands.py "$build" | sed -e 's/-Winvalid-pch//g; s/-fpch-preprocess//g; s/-fno-gnu-unique//g' > "$good/commands/compile_commands.json"
 if [ ${#existing[@]} -gt 0 ]; then
   printf '%s\n' "${existing[@]}" | xargs -P "$(nproc)" -I{} bash -c 'lint_one "$1" "$2" || exit 255' _ {} "$good"
 fi

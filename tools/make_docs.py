@@ -94,13 +94,19 @@ def what_works(table):
     return lines
 
 
+def value_row(column, value):
+    settings = " ".join(f"`{setting}`" for setting in value.get("settings", []))
+    return f"| {column['name']} | {value['name']} | {settings} |"
+
+
 def layouts_markdown():
     table = json.loads((ROOT / "tests" / "layouts" / "table.json").read_text())
     lines = [LAYOUTS_OPENING, "| column | value | settings |", "|---|---|---|"]
     for column in table["columns"]:
         for value in column["values"]:
-            settings = " ".join(f"`{setting}`" for setting in value.get("settings", []))
-            lines.append(f"| {column['name']} | {value['name']} | {settings} |")
+            lines.append(value_row(column, value))
+    lines += ["", "Rows of `make test-layouts` have these as well:", "", "| column | value | settings |", "|---|---|---|"]
+    lines += [value_row(column, value) for column in table["columns"] for value in column.get("more values", [])]
     lines += what_works(table) if table["not yet"] else ["", "All of it works."]
     for kind, title, text in (("refused", "Refused", "error"), ("not yet", "Not yet", "because")):
         if table[kind]:

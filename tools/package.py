@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes what people install without a compiler: a wheel for pip, or a tarball. LibTorch is in neither; both find it where they are put.
 
-The same build gives the same bytes: entries are sorted, and their time is that of the commit.
+The same build gives the same bytes: entries are sorted, their time is that of the commit, and their modes are not the builder's.
 """
 import argparse
 import base64
@@ -43,11 +43,19 @@ def oldest_glibc(programs: list[pathlib.Path]) -> tuple[int, int]:
     return max(asked)[:2]
 
 
-def commit_time() -> int:
+def source_time() -> int:
+    """SOURCE_DATE_EPOCH, or when the commit was made; of sources without one, their newest file's: `git archive` gives all of them its commit's."""
+    if given := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(given)
     try:
-        return int(os.environ.get("SOURCE_DATE_EPOCH") or command("git", "-C", ROOT, "log", "-1", "--format=%ct"))
-    except ValueError:
-        return int(time.time())
+        # Not the repository that an unpacked folder may lie in; and a checkout of somebody else's is a checkout too.
+        asked = subprocess.run(["git", "-c", "safe.directory=*", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True,
+                               env={**os.environ, "GIT_CEILING_DIRECTORIES": str(ROOT.parent)})
+        if asked.returncode == 0:
+            return int(asked.stdout)
+    except FileNotFoundError:
+        pass  # no git
+    return int(max(path.stat().st_mtime for room in ("src", "include", "python", "models", "docs") for path in (ROOT / room).rglob("*") if path.is_file()))
 
 
 def about(build: pathlib.Path) -> dict:
@@ -105,8 +113,8 @@ def make_wheel(build: pathlib.Path, output: pathlib.Path) -> pathlib.Path:
         major, minor = oldest_glibc(binaries)
         tag = f"py3-none-manylinux_{major}_{minor}_x86_64"
         path = output / f"lockstep-{built['version']}-{tag}.whl"
-        wheel, info = Wheel(path, commit_time()), f"lockstep-{built['version']}.dist-info"
-        for source in sorted((ROOT / "python/lockstep").rglob("*.py")):
+        wheel, info = Wheel(path, source_time()), f"lockstep-{built['version']}.dist-info"
+        for source in sorted(path for path in (ROOT / "python/lockstep").rglob("*") if path.suffix == ".py" or path.name == "py.typed"):
             wheel.add(f"lockstep/{source.relative_to(ROOT / 'python/lockstep').as_posix()}", source.read_bytes())
         for file in files:
             name = file.relative_to(prefix).as_posix()
@@ -125,7 +133,7 @@ def make_wheel(build: pathlib.Path, output: pathlib.Path) -> pathlib.Path:
 
 def make_dist(build: pathlib.Path, output: pathlib.Path) -> pathlib.Path:
     name = f"lockstep-{about(build)['version']}-linux-x86_64"
-    path, stamp = output / f"{name}.tar.gz", commit_time()
+    path, stamp = output / f"{name}.tar.gz", source_time()
     with tempfile.TemporaryDirectory() as folder, path.open("wb") as file, gzip.GzipFile("", "wb", 6, file, mtime=stamp) as packed, \
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
         prefix = pathlib.Path(folder)
@@ -143,6 +151,7 @@ def main() -> int:
     arguments.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     arguments.add_argument("--output", type=pathlib.Path, default=ROOT / "dist")
     options = arguments.parse_args()
+    os.umask(0o022)  # what is packed is for others, whatever this user hides
     options.output.mkdir(parents=True, exist_ok=True)
     path = {"wheel": make_wheel, "dist": make_dist}[options.kind](options.build.resolve(), options.output)
     print(f"{os.path.relpath(path)}  ({path.stat().st_size / 1e6:.1f} MB)")

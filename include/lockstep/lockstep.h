@@ -54,6 +54,10 @@ inline std::vector<const char*> pointers(const std::vector<std::string>& texts) 
 
 // LOCKSTEP_PROGRAM wins, then the program that was installed with this header, then PATH.
 inline const char* program() {
+  if (lockstep_abi() != LOCKSTEP_ABI)
+    throw Error(std::string("this was compiled for another liblockstep.so than ") + lockstep_version() +
+                    ". Compile it again with the headers that were installed with it.",
+                2);
   const char* asked = std::getenv("LOCKSTEP_PROGRAM");
   const char* installed = LOCKSTEP_INSTALLED_PROGRAM;
   return asked != nullptr ? asked : *installed != '\0' ? installed : nullptr;

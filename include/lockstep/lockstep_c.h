@@ -3,7 +3,7 @@
 
    `program` is the path of `lockstep`; NULL means LOCKSTEP_PROGRAM from the environment, or the one on PATH. Lists of texts end with NULL.
    Texts that a call gives out belong to the object that they came from and live until its next call, unless it says that they are to be
-   freed. */
+   freed. NULL instead of a run is a run that is over: nothing happens to it, and its exit code is 70. */
 #ifndef LOCKSTEP_LOCKSTEP_C_H
 #define LOCKSTEP_LOCKSTEP_C_H
 
@@ -14,6 +14,10 @@ extern "C" {
 typedef struct lockstep_run lockstep_run;
 
 const char* lockstep_version(void);
+
+/* Counts up when a program that was compiled against an older header would misread this library: compare it with lockstep_abi(). */
+#define LOCKSTEP_ABI 1
+int lockstep_abi(void);
 
 /* Starts `lockstep train` with these arguments and comes back at once. NULL only where there is no memory: a program that cannot be started
    is a run that is over, with its error. */
@@ -33,7 +37,7 @@ const char* lockstep_error(lockstep_run* run);
 void lockstep_stop(lockstep_run* run);
 /* Reads what is still to come and gives the exit code: 0, 2 settings, 3 machine, 4 data, 5 checkpoint, 6 a failed run, 70 a bug. */
 int lockstep_wait(lockstep_run* run);
-/* Stops a run that still trains, and waits for it. */
+/* Stops a run that still trains, and waits for it. Once a run, as with free(); NULL is passed over. */
 void lockstep_free(lockstep_run* run);
 
 /* A number of an event, such as "loss": 1 where it has one. */

@@ -1,15 +1,18 @@
 """Arguments under the names that people know, and the program's own tables that say what each means here."""
+from __future__ import annotations
+
 import enum
 import json
 import os
 import pathlib
 import tempfile
+from typing import Any
 
 from .errors import ArgumentsRefused, LockstepError
 from .program import call
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """As it would stand in a file: enums by their value, torch.bfloat16 as bfloat16, paths as text."""
     if isinstance(value, enum.Enum):
         return plain(value.value)
@@ -34,11 +37,11 @@ class TrainingArguments:
 
     program = "huggingface"  # whose table is asked
 
-    def __init__(self, output_dir=None, **arguments):
-        self._values = {name: plain(value) for name, value in {"output_dir": output_dir, **arguments}.items() if value is not None}
+    def __init__(self, output_dir: str | os.PathLike[str] | None = None, **arguments: Any) -> None:
+        self._values: dict[str, Any] = {name: plain(value) for name, value in {"output_dir": output_dir, **arguments}.items() if value is not None}
 
     @classmethod
-    def of(cls, args) -> "TrainingArguments":
+    def of(cls, args: Any) -> TrainingArguments:
         """These, a dict, or an object of transformers or TRL: of the latter what differs from its class's defaults."""
         if args is None:
             return cls()
@@ -48,15 +51,15 @@ class TrainingArguments:
             return cls(**args)
         return _from_other(args)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         return dict(self._values)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name in self._values:
             return self._values[name]
         raise AttributeError(f"{name} is not set in these arguments")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
 
 
@@ -66,9 +69,9 @@ class SFTConfig(TrainingArguments):
     program = "trl"
 
 
-def _from_other(args) -> TrainingArguments:
+def _from_other(args: Any) -> TrainingArguments:
     import dataclasses
-    if not dataclasses.is_dataclass(args):
+    if not dataclasses.is_dataclass(args) or isinstance(args, type):
         raise LockstepError(f"args is a {type(args).__name__}. Give lockstep.TrainingArguments(...), lockstep.SFTConfig(...) or a dict.", 2)
     values = {}
     for field in dataclasses.fields(args):
@@ -81,7 +84,7 @@ def _from_other(args) -> TrainingArguments:
     return kind(**values)
 
 
-def run_file(values: dict, program: str) -> tuple[str, dict[str, str]]:
+def run_file(values: dict[str, Any], program: str) -> tuple[str, dict[str, str]]:
     """The run file that a program's arguments mean here, as YAML with that program's defaults, and one by one the settings that were given.
     Raises ArgumentsRefused."""
     with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:

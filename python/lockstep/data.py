@@ -1,9 +1,13 @@
 """Datasets of any kind as files that the program reads: lists, generators, datasets.Dataset, or files as they are."""
+from __future__ import annotations
+
 import hashlib
 import json
 import os
 import pathlib
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any
 
 from .errors import LockstepError
 
@@ -17,25 +21,39 @@ def keep(text: str, kind: str, ending: str) -> pathlib.Path:
     return _keep_lines([text], kind, ending)
 
 
-def _keep_lines(lines, kind: str, ending: str) -> pathlib.Path:
+def _keep_lines(lines: Iterable[str], kind: str, ending: str) -> pathlib.Path:
     folder = cache_folder() / kind
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = tempfile.NamedTemporaryFile("w", dir=folder, suffix=".partial", delete=False, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise _unwritable(folder, error) from None
     digest = hashlib.sha256()
-    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".partial", delete=False, encoding="utf-8", newline="\n") as file:
-        try:
+    try:
+        with file:
             for line in lines:
                 digest.update(line.encode("utf-8", "replace"))
-                file.write(line)
-            file.close()
-            path = folder / f"{digest.hexdigest()[:32]}{ending}"
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+                _write(file, line)
+        path = folder / f"{digest.hexdigest()[:32]}{ending}"
+        os.replace(file.name, path)
+    except BaseException:
+        os.unlink(file.name)
+        raise
     return path
 
 
-def _plain(value):
+def _write(file: IO[str], line: str) -> None:
+    try:
+        file.write(line)
+    except OSError as error:  # not one that reading the dataset raises: that is its owner's
+        raise _unwritable(pathlib.Path(file.name), error) from None
+
+
+def _unwritable(path: pathlib.Path, error: OSError) -> LockstepError:
+    return LockstepError(f"{path} cannot be written: {error.strerror}. Records and settings are kept there; LOCKSTEP_CACHE names another folder.", 3)
+
+
+def _plain(value: Any) -> Any:
     """What json cannot write by itself: numbers and arrays of numpy and torch."""
     for method in ("tolist", "item"):
         if hasattr(value, method):
@@ -43,7 +61,7 @@ def _plain(value):
     raise TypeError(f"a {type(value).__name__} is no text, number, list or dict")
 
 
-def _records(dataset, formatting_func):
+def _records(dataset: Iterable[Any], formatting_func: Callable[[Any], Any] | None) -> Iterator[str]:
     for number, row in enumerate(dataset):
         if formatting_func is not None:
             made = formatting_func(row)
@@ -56,12 +74,14 @@ def _records(dataset, formatting_func):
                 raise LockstepError(f"record {number} of the dataset is a {type(one).__name__}. Records are dicts ({{'messages': ...}}, {{'text': ...}}, "
                                     "{'prompt': ..., 'completion': ...}) or plain texts.", 4)
             try:
-                yield json.dumps(record, ensure_ascii=False, default=_plain) + "\n"
+                line = json.dumps(record, ensure_ascii=False, default=_plain, allow_nan=False) + "\n"
+                line.encode()  # halves of a character are none
             except (TypeError, ValueError) as error:
                 raise LockstepError(f"record {number} of the dataset cannot be written as JSON: {error}.", 4) from None
+            yield line
 
 
-def as_file(dataset, formatting_func=None) -> str:
+def as_file(dataset: Any, formatting_func: Callable[[Any], Any] | None = None) -> str:
     """The file (or files, with commas between) of a dataset. What is in memory is written once, under a name that its content gives."""
     if isinstance(dataset, (str, os.PathLike)) and formatting_func is None:
         if not os.path.exists(dataset) and not any(sign in os.fspath(dataset) for sign in ",*?["):

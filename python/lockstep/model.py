@@ -1,25 +1,32 @@
 """FastLanguageModel in Unsloth's shape: a model is its folder, what is to be trained beside it, and the run that trained it."""
+from __future__ import annotations
+
 import json
 import os
 import pathlib
 import shutil
+from typing import TYPE_CHECKING, Any
 
 from .arguments import plain
 from .errors import LockstepError
 from .program import call
 
+if TYPE_CHECKING:
+    from .run import Run
+
 
 class Tokenizer:
     """The tokenizer of a model's folder. Special tokens are read from its files; for everything else transformers is asked, where it is."""
 
-    def __init__(self, folder):
-        self._folder, self._whole = pathlib.Path(folder), None
-        self._files = {}
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = pathlib.Path(folder)
+        self._whole: Any = None
+        self._files: dict[str, Any] = {}
         for name in ("special_tokens_map.json", "tokenizer_config.json"):
             if (self._folder / name).exists():
                 self._files.update(json.loads((self._folder / name).read_text(encoding="utf-8")))
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         if name.endswith("_token") and name in self._files:
@@ -27,10 +34,10 @@ class Tokenizer:
             return value["content"] if isinstance(value, dict) else value
         return getattr(self._real(), name)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._real()(*args, **kwargs)
 
-    def _real(self):
+    def _real(self) -> Any:
         if self._whole is None:
             try:
                 from transformers import AutoTokenizer
@@ -44,19 +51,20 @@ class Tokenizer:
 class Model:
     """A model's folder with what was said about it. `run` is the run that trained it, once one has."""
 
-    def __init__(self, folder, arguments: dict):
-        self.folder, self._arguments, self.run = pathlib.Path(folder), arguments, None
+    def __init__(self, folder: str | os.PathLike[str], arguments: dict[str, Any]) -> None:
+        self.folder, self._arguments = pathlib.Path(folder), arguments
+        self.run: Run | None = None
 
-    def arguments(self) -> dict:
+    def arguments(self) -> dict[str, Any]:
         return {"model_name": str(self.folder), **self._arguments}
 
-    def _for_text(self) -> dict:
+    def _for_text(self) -> dict[str, Any]:
         if self.run is not None:
             return {"run": self.run.folder}
         bits = {name: True for name in ("load_in_4bit", "load_in_8bit") if self._arguments.get(name)}
         return {"model": self.folder, **bits}
 
-    def generate(self, prompts=None, *, input_ids=None, **settings):
+    def generate(self, prompts: Any = None, *, input_ids: Any = None, **settings: Any) -> Any:
         """What it writes after a text, a conversation, or a list of these; see lockstep.generate."""
         from .text import generate
         if input_ids is not None or prompts is None or hasattr(prompts, "shape"):
@@ -66,11 +74,11 @@ class Model:
             settings.pop(name, None)
         return generate(prompts, **{**self._for_text(), **settings})
 
-    def save_pretrained(self, output_dir, *args, **kwargs):
+    def save_pretrained(self, output_dir: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """The adapter as PEFT's folder, or all weights where all were trained."""
         save_run(self._trained(), pathlib.Path(output_dir))
 
-    def save_pretrained_merged(self, output_dir, tokenizer=None, save_method="merged_16bit", **kwargs):
+    def save_pretrained_merged(self, output_dir: str | os.PathLike[str], tokenizer: Any = None, save_method: str = "merged_16bit", **kwargs: Any) -> None:
         """The adapter folded into its model: a folder that transformers and vLLM load."""
         if save_method == "lora":
             return self.save_pretrained(output_dir)
@@ -99,7 +107,8 @@ class FastLanguageModel:
     `lockstep config import --from unsloth`; it is asked when training starts."""
 
     @staticmethod
-    def from_pretrained(model_name, max_seq_length=2048, dtype=None, load_in_4bit=True, load_in_8bit=False, **more) -> tuple[Model, Tokenizer]:
+    def from_pretrained(model_name: str | os.PathLike[str], max_seq_length: int = 2048, dtype: Any = None, load_in_4bit: bool = True,
+                        load_in_8bit: bool = False, **more: Any) -> tuple[Model, Tokenizer]:
         """A model from its folder, and its tokenizer. Nothing is loaded until it trains or writes."""
         folder = os.fspath(model_name)
         if not os.path.isdir(folder):
@@ -112,7 +121,7 @@ class FastLanguageModel:
         return Model(folder, {name: value for name, value in arguments.items() if value is not None}), Tokenizer(folder)
 
     @staticmethod
-    def get_peft_model(model: Model, r=16, **more) -> Model:
+    def get_peft_model(model: Model, r: int = 16, **more: Any) -> Model:
         """An adapter beside the model, to be trained in its stead."""
         values = {"use_peft": True, "r": r, **{name: plain(value) for name, value in more.items() if value is not None}}
         return Model(model.folder, {**model._arguments, **values})

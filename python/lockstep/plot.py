@@ -1,12 +1,15 @@
 """The loss over steps as an SVG picture, without a library."""
+from __future__ import annotations
+
 import html
 import math
+from typing import Any
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 280, 56, 16, 16, 36
 TRAIN, EVAL = "#4f6df5", "#e0713c"
 
 
-def thinned(points: list, most: int) -> list:
+def thinned(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
     """At most so many, the first and last among them; each stands for the mean of those it replaces."""
     if len(points) <= most:
         return points
@@ -24,7 +27,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def loss_svg(history: list[dict], most: int = 400) -> str:
+def loss_svg(history: list[dict[str, Any]], most: int = 400) -> str:
     """history: lines of metrics. Training in one color, evaluations as dots in another."""
     train = [(line["step"], line["loss"]) for line in history if _is_number(line.get("loss"))]
     evaluated = [(line["step"], line["eval_loss"]) for line in history if _is_number(line.get("eval_loss"))]
@@ -33,7 +36,7 @@ def loss_svg(history: list[dict], most: int = 400) -> str:
     y0, y1 = min(y for _, y in every), max(y for _, y in every)
     x1, y1 = x1 if x1 > x0 else x0 + 1, y1 if y1 > y0 else y0 + 1
 
-    def place(x, y):
+    def place(x: float, y: float) -> tuple[str, str]:
         return (f"{LEFT + (x - x0) / (x1 - x0) * (WIDTH - LEFT - RIGHT):.1f}", f"{TOP + (y1 - y) / (y1 - y0) * (HEIGHT - TOP - BOTTOM):.1f}")
 
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
@@ -54,5 +57,5 @@ def loss_svg(history: list[dict], most: int = 400) -> str:
     return "".join(parts)
 
 
-def _is_number(value) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)

@@ -1,12 +1,16 @@
 """Where the program `lockstep` is, and how it is called."""
+from __future__ import annotations
+
 import functools
 import importlib.util
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
+from typing import Any
 
 from .errors import LockstepError
 
@@ -17,6 +21,8 @@ IN_WHEEL = PACKAGE / "bin" / "lockstep"
 def find_program() -> pathlib.Path:
     """LOCKSTEP_PROGRAM; the one in this package; that of the checkout that this package lies in; the one on PATH."""
     if given := os.environ.get("LOCKSTEP_PROGRAM"):
+        if not os.path.isfile(given) or not os.access(given, os.X_OK):
+            raise LockstepError(f"LOCKSTEP_PROGRAM={given} is no program that can be started.", 3)
         return pathlib.Path(given)
     for path in (IN_WHEEL, PACKAGE.parent.parent / "build" / "bin" / "lockstep"):
         if os.access(path, os.X_OK):
@@ -26,7 +32,7 @@ def find_program() -> pathlib.Path:
     raise LockstepError("the program `lockstep` is not found: not in this package, not on PATH. Install the wheel, or set LOCKSTEP_PROGRAM.", 3)
 
 
-def environment(more: dict | None = None) -> dict:
+def environment(more: dict[str, Any] | None = None) -> dict[str, str]:
     """This process's, with the torch of this interpreter where the program could not see it: it looks beside this package by itself."""
     variables = {**os.environ, **{name: str(value) for name, value in (more or {}).items()}}
     if "LOCKSTEP_LIBTORCH" not in variables and find_program() == IN_WHEEL and not (PACKAGE.parent / "torch" / "lib").is_dir():
@@ -36,7 +42,7 @@ def environment(more: dict | None = None) -> dict:
     return variables
 
 
-def words_of(settings: dict) -> list[str]:
+def words_of(settings: dict[str, Any]) -> list[str]:
     """max_steps=20 as --max-steps 20, and {"trainer.max_steps": 20} as trainer.max_steps=20; what each means the program knows."""
     words = []
     for name, value in settings.items():
@@ -47,7 +53,7 @@ def words_of(settings: dict) -> list[str]:
     return words
 
 
-def text_of(value) -> str:
+def text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
@@ -55,24 +61,51 @@ def text_of(value) -> str:
     return str(value)
 
 
-def call(*arguments, env: dict | None = None, check: bool = True) -> subprocess.CompletedProcess:
+def lines_of(text: str) -> list[str]:
+    """Lines of JSON. str.splitlines cuts at U+2028 and its like too, which may stand within a text."""
+    return [line for line in text.split("\n") if line]
+
+
+def call(*arguments: object, env: dict[str, Any] | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
     """A command that is done soon; its own words become the exception where it fails."""
-    done = subprocess.run([str(find_program()), *map(str, arguments)], capture_output=True, text=True, env=environment(env))
-    if check and done.returncode != 0:
-        raise LockstepError((done.stderr or done.stdout).strip(), done.returncode)
-    return done
+    process = open_program(*arguments, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        out, said = process.communicate()
+    except BaseException:  # Ctrl-C is for this process; the command goes with it
+        process.kill()
+        process.wait()
+        raise
+    if check and process.returncode != 0:
+        raise LockstepError((said or out).strip(), process.returncode)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, said)
+
+
+def open_program(*arguments: object, env: dict[str, Any] | None = None, **pipes: Any) -> subprocess.Popen[str]:
+    """The program, with a pipe from what it says."""
+    program = str(find_program())
+    try:
+        return subprocess.Popen([program, *map(str, arguments)], stdout=subprocess.PIPE, text=True, encoding="utf-8", errors="replace",
+                                env=environment(env), **pipes)
+    except OSError as error:  # a disk that starts no programs, another kind of machine
+        raise LockstepError(f"{program} cannot be started: {error.strerror}.", 3) from None
 
 
 @functools.cache
-def version() -> dict:
-    return json.loads(call("--version", "--json").stdout)
+def version() -> dict[str, Any]:
+    about: dict[str, Any] = json.loads(call("--version", "--json").stdout)
+    return about
 
 
 def main() -> None:
     """The command `lockstep`: this process becomes the program."""
     try:
-        program = str(find_program())
-        os.execve(program, [program, *sys.argv[1:]], environment())
+        program, variables = str(find_program()), environment()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program would inherit that: `lockstep watch | head` would never end
+            signal.signal(number, signal.SIG_DFL)
+        os.execve(program, [program, *sys.argv[1:]], variables)
     except LockstepError as error:
         print(error, file=sys.stderr)
         raise SystemExit(error.code) from None
+    except OSError as error:
+        print(f"{program} cannot be started: {error.strerror}.", file=sys.stderr)
+        raise SystemExit(3) from None

@@ -1,7 +1,10 @@
 """Trainer and SFTTrainer in the shape of Hugging Face's and TRL's: what they are given becomes a run file, and the program trains it."""
-import collections
+from __future__ import annotations
+
 import os
 import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from .arguments import SFTConfig, TrainingArguments, run_file
 from .callbacks import FunctionCallback, PlotCallback, ProgressCallback, TrainerCallback, TrainerControl
@@ -9,9 +12,16 @@ from .data import as_file
 from .errors import LockstepError
 from .model import Model
 from .program import words_of
-from .run import start
+from .run import Run
+from .started import start
 
-TrainOutput = collections.namedtuple("TrainOutput", ["global_step", "training_loss", "metrics"])
+
+class TrainOutput(NamedTuple):
+    global_step: int
+    training_loss: float
+    metrics: dict[str, float]
+
+
 
 # What would change the numbers and cannot be carried over to the ranks, which run no Python.
 REFUSED = {
@@ -29,8 +39,9 @@ LORA_NAMES = {"r": "lora_r", "target_modules": "lora_target_modules", "modules_t
 class TrainerState:
     """Where a training stands: global_step, max_steps, epoch, log_history (every line of metrics so far)."""
 
-    def __init__(self):
-        self.global_step, self.max_steps, self.epoch, self.log_history = 0, 0, 0.0, []
+    def __init__(self) -> None:
+        self.global_step, self.max_steps, self.epoch = 0, 0, 0.0
+        self.log_history: list[dict[str, Any]] = []
 
     @property
     def is_world_process_zero(self) -> bool:
@@ -47,38 +58,47 @@ class Trainer:
     Other keywords are arguments too (max_seq_length, packing, dataset_text_field), as older versions of TRL have them.
     """
 
-    arguments_class = TrainingArguments
+    arguments_class: type[TrainingArguments] = TrainingArguments
 
-    def __init__(self, model=None, args=None, train_dataset=None, eval_dataset=None, tokenizer=None, processing_class=None, callbacks=(), *,
-                 data_collator=None, formatting_func=None, peft_config=None, launch=None, progress=True, **more):
+    def __init__(self, model: Model | str | os.PathLike[str] | None = None, args: Any = None, train_dataset: Any = None, eval_dataset: Any = None,
+                 tokenizer: Any = None, processing_class: Any = None, callbacks: Sequence[Any] = (), *, data_collator: Any = None,
+                 formatting_func: Callable[[Any], Any] | None = None, peft_config: Any = None, launch: dict[str, Any] | None = None,
+                 progress: bool = True, **more: Any) -> None:
         self.model, self.tokenizer = model, processing_class or tokenizer
         self.args = self.arguments_class.of(args)
         self.train_dataset, self.eval_dataset, self.formatting_func = train_dataset, eval_dataset, formatting_func
         self.launch = dict(launch or {})
         self.more = {**_lora_of(peft_config), **_without_refused(more, data_collator)}
-        self.state, self.run = TrainerState(), None
-        self.callbacks = [callback if isinstance(callback, TrainerCallback) else FunctionCallback(callback) for callback in map(_made, callbacks)]
+        self.state = TrainerState()
+        self.run: Run | None = None
+        self._files: dict[int, tuple[Any, str]] = {}
+        self.callbacks: list[TrainerCallback] = [callback if isinstance(callback, TrainerCallback) else FunctionCallback(callback) for callback in map(_made, callbacks)]
         if progress:
             self.callbacks += [ProgressCallback(), PlotCallback()]
 
-    def add_callback(self, callback):
+    def add_callback(self, callback: Any) -> None:
         callback = _made(callback)
         self.callbacks.append(callback if isinstance(callback, TrainerCallback) else FunctionCallback(callback))
 
     # ---- what is asked of the program
 
-    def _arguments(self) -> tuple[dict, dict]:
+    def _arguments(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Their names, for the import tables; and settings of ours, which have a dot in their names."""
         values = {**self.args.to_dict(), **self.more}
         if isinstance(self.model, Model):
             values = {**self.model.arguments(), **values}
         elif self.model is not None and not _is_run_file(self.model):
             values["model_name_or_path"] = os.fspath(self.model)
-        if self.train_dataset is not None:
-            values["train_file"] = as_file(self.train_dataset, self.formatting_func)
-        if self.eval_dataset is not None:
-            values["validation_file"] = as_file(self.eval_dataset, self.formatting_func)
+        for name, dataset in (("train_file", self.train_dataset), ("validation_file", self.eval_dataset)):
+            if dataset is not None:
+                values[name] = self._file_of(dataset)
         return {name: value for name, value in values.items() if "." not in name}, {name: value for name, value in values.items() if "." in name}
+
+    def _file_of(self, dataset: Any) -> str:
+        """Read once: a generator has nothing to give a second time."""
+        if id(dataset) not in self._files:
+            self._files[id(dataset)] = (dataset, as_file(dataset, self.formatting_func))
+        return self._files[id(dataset)][1]
 
     def _program(self) -> str:
         if isinstance(self.model, Model):
@@ -90,14 +110,14 @@ class Trainer:
         values, ours = self._arguments()
         yaml, mapped = run_file(values, self._program())
         words = [*words_of(ours), *words_of(self.launch)]
-        if _is_run_file(self.model):
+        if self.model is not None and not isinstance(self.model, Model) and _is_run_file(self.model):
             return ["-f", os.fspath(self.model), *(f"{key}={value}" for key, value in mapped.items()), *words]
         from .data import keep
         return ["-f", str(keep(yaml, "settings", ".yaml")), *words]
 
     # ---- training
 
-    def start(self, resume_from_checkpoint=None):
+    def start(self, resume_from_checkpoint: bool | str | os.PathLike[str] | None = None) -> Run:
         """Starts and comes back at once with the Run."""
         words = self.command()
         if resume_from_checkpoint:
@@ -105,13 +125,13 @@ class Trainer:
         self.run = start(words)
         return self.run
 
-    def train(self, resume_from_checkpoint=None) -> TrainOutput:
+    def train(self, resume_from_checkpoint: bool | str | os.PathLike[str] | None = None) -> TrainOutput:
         """Trains to the end. Ctrl-C saves, ends the run and is raised again."""
         run = self.start(resume_from_checkpoint)
         try:
             self._follow(run)
         except BaseException:
-            run.stop()
+            _stop(run)
             raise
         end = run.wait()
         if isinstance(self.model, Model):
@@ -122,7 +142,7 @@ class Trainer:
         return TrainOutput(self.state.global_step, mean, {"train_runtime": seconds, "train_loss": mean, "epoch": self.state.epoch,
                                                           "train_steps_per_second": self.state.global_step / seconds if seconds else 0.0})
 
-    def _follow(self, run):
+    def _follow(self, run: Run) -> None:
         control = TrainerControl()
         for event in run.events():
             name = event.get("event")
@@ -144,12 +164,12 @@ class Trainer:
             self._obey(run, control)
         self._tell("on_train_end", control)
 
-    def _tell(self, moment, control, **what):
+    def _tell(self, moment: str, control: TrainerControl, **what: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, moment)(self.args, self.state, control, model=self.model, **what)
 
     @staticmethod
-    def _obey(run, control):
+    def _obey(run: Run, control: TrainerControl) -> None:
         wishes = [wish for wish, wanted in (("save", control.should_save), ("evaluate", control.should_evaluate), ("stop", control.should_training_stop))
                   if wanted]
         control.should_save = control.should_evaluate = control.should_training_stop = False
@@ -162,7 +182,7 @@ class Trainer:
 
     # ---- afterwards
 
-    def evaluate(self) -> dict:
+    def evaluate(self) -> dict[str, Any]:
         """The newest evaluation; of a run that trains, one made now."""
         if self.run is not None and self.run.status == "running":
             self.run.evaluate()
@@ -171,7 +191,7 @@ class Trainer:
             raise LockstepError("there is no evaluation: give eval_dataset, and train first.", 2)
         return found[-1]
 
-    def save_model(self, output_dir=None):
+    def save_model(self, output_dir: str | os.PathLike[str] | None = None) -> None:
         """The trained model, or the adapter, as a folder that transformers and vLLM load."""
         if self.run is None:
             raise LockstepError("there is nothing to save: train first.", 2)
@@ -185,15 +205,25 @@ class SFTTrainer(Trainer):
     arguments_class = SFTConfig
 
 
-def _made(callback):
+def _stop(run: Run) -> None:
+    """Saves and ends a run that something has interrupted; a second Ctrl-C ends it at once. What ended it first is what is raised."""
+    try:
+        run.stop()
+    except LockstepError:
+        pass
+    except KeyboardInterrupt:
+        run.kill()
+
+
+def _made(callback: Any) -> Any:
     return callback() if isinstance(callback, type) else callback
 
 
-def _is_run_file(model) -> bool:
+def _is_run_file(model: object) -> bool:
     return isinstance(model, (str, os.PathLike)) and os.fspath(model).endswith((".yaml", ".yml", ".json"))
 
 
-def _without_refused(more: dict, data_collator) -> dict:
+def _without_refused(more: dict[str, Any], data_collator: Any) -> dict[str, Any]:
     for name, why in REFUSED.items():
         if more.pop(name, None) not in (None, (None, None)):
             raise LockstepError(f"{name} cannot be carried out: ranks run no Python. Instead: {why}.", 2)
@@ -203,7 +233,7 @@ def _without_refused(more: dict, data_collator) -> dict:
     return more
 
 
-def _lora_of(peft_config) -> dict:
+def _lora_of(peft_config: Any) -> dict[str, Any]:
     """PEFT's LoraConfig (or a dict of its names) under TRL's names; of an object, what its class does not say by itself, and r and alpha."""
     if peft_config is None:
         return {}
@@ -213,7 +243,4 @@ def _lora_of(peft_config) -> dict:
         default = type(peft_config)()
         values = {name: value for name, value in vars(peft_config).items()
                   if name in ("r", "lora_alpha", "lora_dropout") or value != getattr(default, name, None)}
-        values.pop("base_model_name_or_path", None)
-    if values.pop("bias", "none") != "none":
-        raise LockstepError("bias of a LoraConfig must be 'none': adapters have no biases here.", 2)
     return {"use_peft": True, **{LORA_NAMES.get(name, name): value for name, value in values.items()}}

@@ -9,12 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file/descriptor.h"
+#include "base/file/refusal.h"
 
 namespace lockstep::base {
 namespace {
@@ -22,8 +21,12 @@ namespace {
 UserError file_error(std::string_view doing, const std::filesystem::path& path, int error) {
   const char* hint = "";
   if (error == ENOSPC) hint = " Free some space, lower trainer.max_checkpoints, or point --output at another disk.";
-  if (error == EROFS || error == EACCES) hint = " Choose a folder you may write to with --output.";
-  return checkpoint_error("files", "cannot {} {}: {}.{}", doing, path.string(), std::strerror(error), hint);
+  if (error == EROFS || error == EACCES || error == ENOTDIR) hint = " Choose a folder you may write to with --output.";
+  return checkpoint_error("files", "cannot {} {}: {}.{}", doing, path.string(), why_refused(path, error, Access::write), hint);
+}
+
+UserError read_error(std::string_view doing, const std::filesystem::path& path, int error) {
+  return checkpoint_error("files", "cannot {} {}: {}.", doing, path.string(), why_refused(path, error, Access::read));
 }
 
 // Large aligned pieces go to the disk past the page cache where the file system allows it: on a busy machine that is several times
@@ -166,31 +169,43 @@ bool tells_of_a_full_disk(std::string_view error) {
 }
 
 std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw file_error("read", path, errno ? errno : ENOENT);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) throw read_error("read", path, errno);
+  std::string text;
+  char piece[64u << 10];
+  for (;;) {
+    const ssize_t got = ::read(file.number(), piece, sizeof piece);  // of a folder too: EISDIR
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw read_error("read", path, errno);
+    if (got == 0) return text;
+    text.append(piece, static_cast<std::size_t>(got));
+  }
 }
 
 void write_text_atomically(FileSystem& files, const std::filesystem::path& path, std::string_view text) {
   const std::filesystem::path beside = path.string() + ".tmp";
-  auto file = files.create(beside);
-  file->write(std::as_bytes(std::span(text.data(), text.size())));
-  file->sync_and_close();
-  files.rename(beside, path);
+  try {
+    auto file = files.create(beside);
+    file->write(std::as_bytes(std::span(text.data(), text.size())));
+    file->sync_and_close();
+    files.rename(beside, path);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(beside, ignored);  // on a full disk that is room for others
+    throw;
+  }
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.open()) throw file_error("open", path, errno);
+  if (!file.open()) throw read_error("open", path, errno);
   struct stat status {};
   if (::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode))
-    throw file_error("map", path, S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
+    throw read_error("map", path, S_ISDIR(status.st_mode) ? EISDIR : EINVAL);
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;
   data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.number(), 0);
-  if (data_ == MAP_FAILED) throw file_error("map", path, errno);
+  if (data_ == MAP_FAILED) throw read_error("map", path, errno);
 }
 
 MappedFile::~MappedFile() {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -21,9 +22,14 @@ std::size_t terminal_width() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+bool is_json_wanted() {
+  const char* wanted = std::getenv("LOCKSTEP_PROGRESS");
+  return wanted != nullptr && std::string_view(wanted) == "json";
+}
+
 }  // namespace
 
-ProgressBar::ProgressBar() : terminal_(::isatty(STDERR_FILENO) == 1), start_ns_(now_ns()) {}
+ProgressBar::ProgressBar() : json_(is_json_wanted()), terminal_(::isatty(STDERR_FILENO) == 1), start_ns_(now_ns()) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_) fmt::print(stderr, "\r\033[K");
@@ -31,8 +37,13 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::show(std::uint64_t done, std::uint64_t total, std::string_view more) {
   const std::int64_t now = now_ns();
-  if (!terminal_ || now - drawn_ns_ < between_ns) return;
+  if (!(terminal_ || json_) || now - drawn_ns_ < between_ns) return;
   drawn_ns_ = now;
+  if (json_) {
+    fmt::print("{{\"done\":{},\"total\":{}}}\n", done, total);
+    std::fflush(stdout);
+    return;
+  }
   drawn_ = true;
   constexpr std::size_t width = 24;
   const double share = total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0;

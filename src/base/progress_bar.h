@@ -1,4 +1,5 @@
-// One line on the terminal that says how far something is; nothing where standard error is not a terminal.
+// One line on the terminal that says how far something is; nothing where standard error is not a terminal. With LOCKSTEP_PROGRESS=json
+// lines {"done": 1, "total": 2} on standard output instead, for a program that shows it its own way.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ class ProgressBar {
   void show(std::uint64_t done, std::uint64_t total, std::string_view more);
 
  private:
-  bool terminal_;
+  bool json_, terminal_;
   std::int64_t start_ns_, drawn_ns_ = 0;
   bool drawn_ = false;
 };

@@ -59,6 +59,13 @@ class Checker {
     if (config_.name.find('/') != std::string::npos || config_.name == "." || config_.name == "..") {
       broken({"name"}, "name = {} must be the name of one folder. Use --output for the folder that holds it.", config_.name);
     }
+    for (const auto& [key, value] :
+         {std::pair<std::string_view, std::string_view>("name", config_.name), {"model.name", config_.model.name}}) {
+      const auto unseen = std::find_if(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+      if (unseen == value.end()) continue;
+      broken({key}, "{} holds a character that cannot be seen (number {}), but run folders and terminals carry it. Use letters and digits.",
+             key, static_cast<int>(*unseen));
+    }
     if (config_.model.name.empty() || config_.model.name.find('/') != std::string::npos) {
       broken({"model.name"}, "model.name = \"{}\" must be a name without /, because run folders carry it. For example nano.",
              config_.model.name);

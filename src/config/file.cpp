@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -190,6 +191,7 @@ class Flattener {
 };
 
 base::UserError missing_file(const fs::path& path) {
+  base::refuse_if_hidden(path);
   std::vector<std::string> neighbors;
   std::error_code ignored;
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");

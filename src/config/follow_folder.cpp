@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/file/last_name.h"
 #include "base/text.h"
 #include "config/model_folder.h"
 #include "config/table/option.h"
@@ -58,8 +59,8 @@ std::vector<std::string> follow_model_folder(Settings& settings) {
     follows(option.key);
   }
   if (!by_person(settings.source("model.name"))) {
-    const fs::path named = folder.has_filename() ? folder : folder.parent_path();
-    config.model.name = named.has_filename() ? named.filename().string() : "model";
+    const std::string name = base::last_name(folder);
+    config.model.name = name.empty() ? "model" : name;
     settings.sources["model.name"] = {Origin::derived, "model.path"};
   }
   if (!by_person(settings.source("model.dtype")) && !found.dtype.empty()) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -85,6 +86,7 @@ class ConfigFile {
   base::UserError missing_file() const {
     const fs::path folder = path_.parent_path();
     std::error_code error;
+    base::refuse_if_hidden(folder);
     if (fs::is_regular_file(folder, error)) {
       return base::usage_error("config", "model.path = {} is a file. Give the folder that holds config.json and the safetensors files.",
                                folder.string());

@@ -198,6 +198,7 @@ struct CheckpointConfig {
   std::string resume;                // empty: start anew; "auto": newest whole one of this run; or a path
   bool asynchronous = true;          // train on while the copy in host memory is written
   std::int64_t wait_below_mb = 200;  // smaller checkpoints are waited for all the same
+  std::int64_t staging_mb = 0;       // host memory of a rank for the copy; 0: half of what the host has free, between its ranks
   bool save_at_end = true;
   bool export_at_end = true;  // model or adapter as a Hugging Face folder, where training started from one
 
@@ -214,7 +215,10 @@ struct MonitorConfig {
   std::vector<std::string> sample_prompts;  // empty: sample_prompt
   double sample_temperature = 0.7;
   bool tensorboard = false;
-  std::int64_t profile_steps = 0;  // traced after the first five
+  bool wandb = false;
+  std::string wandb_project = "lockstep";
+  std::int64_t prometheus_port = 0;  // 0: none
+  std::int64_t profile_steps = 0;    // traced after the first five
 
   bool operator==(const MonitorConfig&) const = default;
 };

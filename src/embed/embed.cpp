@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file/temporary_folder.h"
 #include "base/files.h"
-#include "base/hash/fresh.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "embed/child.h"
@@ -23,6 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+
+constexpr const char* no_run = "there is no run: NULL was given instead of what lockstep_start gave out.";
 
 std::vector<std::string> list(const char* const* texts) {
   std::vector<std::string> result;
@@ -62,33 +64,17 @@ const Json* member(const std::optional<Json>& event, const char* name) {
   return found == event->end() ? nullptr : &*found;
 }
 
-// The folder of prompts and completions; gone when this is.
-class Exchange {
- public:
-  Exchange() : folder_(fs::temp_directory_path() / ("lockstep-" + base::fresh_id(2))) { fs::create_directories(folder_); }
-  ~Exchange() {
-    std::error_code error;
-    fs::remove_all(folder_, error);
-  }
-  Exchange(const Exchange&) = delete;
-  fs::path prompts() const { return folder_ / "prompts.jsonl"; }
-  fs::path completions() const { return folder_ / "completions.jsonl"; }
-
- private:
-  fs::path folder_;
-};
-
 std::vector<std::string> generate(const char* program, const char* const* arguments, const char* const* prompts) {
-  const Exchange exchange;
+  const base::TemporaryFolder folder = base::TemporaryFolder::fresh("lockstep-generate");
+  const fs::path asked = folder.path() / "prompts.jsonl", answered = folder.path() / "completions.jsonl";
   std::string lines;
   for (const std::string& prompt : list(prompts))
     lines += Json{{"prompt", prompt}}.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  base::write_text_atomically(base::real_files(), exchange.prompts(), lines);
-  const Said said =
-      call(program, with({"generate"}, with(list(arguments), {"--file", exchange.prompts(), "--output", exchange.completions()})));
+  base::write_text_atomically(base::real_files(), asked, lines);
+  const Said said = call(program, with({"generate"}, with(list(arguments), {"--file", asked, "--output", answered})));
   if (said.code != 0) throw std::runtime_error(said.errors.empty() ? said.output : said.errors);
   std::vector<std::string> texts;
-  for (const std::string& line : base::split(base::read_text(exchange.completions()), '\n'))
+  for (const std::string& line : base::split(base::read_text(answered), '\n'))
     if (!line.empty()) texts.push_back(base::parse_json(line).at("completion").get<std::string>());
   return texts;
 }
@@ -98,6 +84,7 @@ std::vector<std::string> generate(const char* program, const char* const* argume
 extern "C" {
 
 const char* lockstep_version(void) { return LOCKSTEP_VERSION; }
+int lockstep_abi(void) { return LOCKSTEP_ABI; }
 
 lockstep_run* lockstep_start(const char* program, const char* const* arguments) try {
   return new lockstep_run{{text_or_empty(program), with(with({"train"}, list(arguments)), {"--headless"})}, {}, {}, {}};
@@ -106,7 +93,7 @@ lockstep_run* lockstep_start(const char* program, const char* const* arguments) 
 }
 
 const char* lockstep_next(lockstep_run* run, double timeout_s) try {
-  for (;;) {
+  while (run != nullptr) {
     auto line = run->child.line(timeout_s);
     if (!line) return nullptr;
     const std::optional<Json> event = base::json_if_any(*line);
@@ -115,32 +102,37 @@ const char* lockstep_next(lockstep_run* run, double timeout_s) try {
     run->event = std::move(*line);
     return run->event.c_str();
   }
+  return nullptr;
 } catch (const std::exception&) {
   return nullptr;
 }
 
-int lockstep_is_over(const lockstep_run* run) { return run->child.ended() ? 1 : 0; }
+int lockstep_is_over(const lockstep_run* run) { return run == nullptr || run->child.ended() ? 1 : 0; }
 
-const char* lockstep_folder(const lockstep_run* run) { return run->folder.empty() ? nullptr : run->folder.c_str(); }
+const char* lockstep_folder(const lockstep_run* run) { return run == nullptr || run->folder.empty() ? nullptr : run->folder.c_str(); }
 
 const char* lockstep_error(lockstep_run* run) try {
+  if (run == nullptr) return no_run;
   run->error = run->child.errors();
   return run->error.c_str();
 } catch (const std::exception&) {
   return "";
 }
 
-void lockstep_stop(lockstep_run* run) { run->child.send(SIGTERM); }
+void lockstep_stop(lockstep_run* run) {
+  if (run != nullptr) run->child.send(SIGTERM);
+}
 
 int lockstep_wait(lockstep_run* run) {
   while (lockstep_next(run, -1) != nullptr) {  // the plan may still be among what is left
   }
-  return run->child.wait();
+  return run != nullptr ? run->child.wait() : static_cast<int>(base::ExitCode::bug);
 }
 
 void lockstep_free(lockstep_run* run) { delete run; }
 
 int lockstep_number(const char* event, const char* name, double* value) try {
+  if (event == nullptr || name == nullptr || value == nullptr) return 0;
   const auto json = base::json_if_any(event);
   const Json* found = member(json, name);
   if (found == nullptr || !found->is_number()) return 0;
@@ -151,6 +143,7 @@ int lockstep_number(const char* event, const char* name, double* value) try {
 }
 
 char* lockstep_text(const char* event, const char* name) try {
+  if (event == nullptr || name == nullptr) return nullptr;
   const auto json = base::json_if_any(event);
   const Json* found = member(json, name);
   return found != nullptr && found->is_string() ? copy(found->get<std::string>()) : nullptr;

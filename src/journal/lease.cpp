@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -17,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/files.h"
 #include "base/hash/fresh.h"
 #include "base/json.h"
@@ -60,14 +62,18 @@ enum class Life { alive, gone, unknown };
 Life life_of(const ProcessIdentity& owner, const ProcessIdentity& self) {
   if (owner.boot.empty() || owner.boot != self.boot || owner.pid_namespace != self.pid_namespace) return Life::unknown;
   const auto fields = stat_fields(owner.pid);
+  // Where users do not see each other's processes (hidepid) a signal still tells that there is one, though not which.
+  if (fields.empty() && ::kill(static_cast<pid_t>(owner.pid), 0) != 0 && errno == EPERM) return Life::unknown;
   if (fields.empty() || start_ticks_of(fields) != owner.start_ticks) return Life::gone;
   const std::string& state = fields[state_field];
   return state == "Z" || state == "X" ? Life::gone : Life::alive;  // a zombie writes nothing more
 }
 
 base::UserError file_error(std::string_view doing, const fs::path& path, int error) {
-  return base::checkpoint_error("journal", "cannot {} {}: {}. One run owns a folder by this file: choose a folder you may write to.", doing,
-                                path.string(), std::strerror(error));
+  const bool full = error == ENOSPC || error == EDQUOT;
+  return base::checkpoint_error("journal", "cannot {} {}: {}. One run owns a folder by this file: {}.", doing, path.string(),
+                                base::why_refused(path, error, base::Access::write),
+                                full ? "free some space" : "choose a folder you may write to");
 }
 
 void write_all(int file, std::string_view text, const fs::path& path) {
@@ -123,6 +129,22 @@ std::optional<std::string> text_of(const fs::path& path) {
   return std::move(text).str();
 }
 
+// Owners that were taken over while they may have lived, a line each, beside the lease. It outlives the lease of whoever took over: an
+// owner that comes back after that one has ended, and finds no lease, must not take the folder for its own.
+fs::path lost_owners(const fs::path& lease) { return lease.string() + ".lost"; }
+
+bool was_taken_over(const fs::path& lease, std::string_view token) {
+  const auto text = text_of(lost_owners(lease));
+  return text && text->find(token) != std::string::npos;
+}
+
+void mark_as_lost(const fs::path& lease, const std::string& token) {
+  const fs::path path = lost_owners(lease);
+  const base::Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file.open()) throw file_error("write", path, errno);
+  write_all(file.number(), token + "\n", path);
+}
+
 bool is_named(const base::Descriptor& file, const fs::path& path) {
   struct stat opened = {};
   struct stat named = {};
@@ -155,7 +177,8 @@ std::optional<Lease::Holder> Lease::read(const fs::path& path) {
 std::optional<LeaseHolder> lease_holder(const fs::path& folder) {
   const auto holder = Lease::read(folder / "lease");
   if (!holder) return std::nullopt;
-  return LeaseHolder{holder->token, holder->name(), life_of(holder->process, this_process()) == Life::gone};
+  const Life life = life_of(holder->process, this_process());
+  return LeaseHolder{holder->token, holder->name(), life == Life::gone, life == Life::alive ? holder->process.pid : 0};
 }
 
 Lease::Lease(fs::path folder, Options options)
@@ -201,7 +224,10 @@ void Lease::take() {
       if (file_.open()) return;
       continue;
     }
-    if (life_of(holder->process, options_.self) != Life::gone) watch(*holder);
+    if (life_of(holder->process, options_.self) != Life::gone) {
+      watch(*holder);
+      mark_as_lost(path_, holder->token);
+    }
     takes_over = remove_dead(*holder) || takes_over;
   }
 }
@@ -304,10 +330,12 @@ void Lease::renew() {
 // A disk that refuses for a while is no loss: only another owner is.
 void Lease::renew_once() {
   const auto holder = read();
-  if (holder && holder->token != token_) {
+  const bool is_anothers = holder && holder->token != token_;
+  if (is_anothers || (!holder && was_taken_over(path_, token_))) {
     const base::Lock lock(mutex_);
     lost_ = fmt::format("{} {} was taken over by {}, because this process ({} on {}) had not renewed its claim for {:g} s", options_.what,
-                        path_.parent_path().string(), holder->name(), options_.self.pid, options_.self.host, options_.times.expire_s);
+                        path_.parent_path().string(), holder ? holder->name() : "a process that has ended since", options_.self.pid,
+                        options_.self.host, options_.times.expire_s);
     return;
   }
   if (!holder) {
@@ -327,7 +355,7 @@ void Lease::renew_once() {
 bool lease_is(const fs::path& folder, std::string_view token) {
   if (token.empty()) return true;
   const auto text = text_of(folder / "lease");
-  return !text || text->find(token) != std::string::npos;
+  return text ? text->find(token) != std::string::npos : !was_taken_over(folder / "lease", token);
 }
 
 }  // namespace lockstep::journal

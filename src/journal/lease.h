@@ -39,7 +39,8 @@ struct LeaseHolder;
 // FOLDER/lease, held. Made in one piece by link(), which is atomic on network file systems too; a lock only guards taking over. Where
 // the owner's process is on this machine and gone, or was killed while it waits for its parent, the folder is taken over at once; where it
 // is alive it is refused at once; an owner elsewhere is watched for expire_s. Its thread renews a counter in the file and notices when
-// someone else has taken over: then lost_to() tells, and whoever holds this must write nothing more.
+// someone else has taken over: then lost_to() tells, and whoever holds this must write nothing more. FOLDER/lease.lost names owners that
+// were taken over from elsewhere, for those that come back when nobody holds the folder any more.
 class Lease {
  public:
   struct Options {
@@ -88,8 +89,9 @@ class Lease {
 // Who holds a folder, as another process sees it; nothing where nobody does.
 struct LeaseHolder {
   std::string token;
-  std::string name;   // "process 7 on box, since 2026-01-31T12:00:00Z"
-  bool gone = false;  // it was a process of this machine and is no more
+  std::string name;      // "process 7 on box, since 2026-01-31T12:00:00Z"
+  bool gone = false;     // it was a process of this machine and is no more
+  std::int64_t pid = 0;  // where it is alive on this machine
 };
 std::optional<LeaseHolder> lease_holder(const std::filesystem::path& folder);
 

@@ -59,6 +59,13 @@ std::string run_id(base::FileSystem& files, const RunFolder& run) {
 void claim_checkpoints(base::FileSystem& files, const RunFolder& run, const fs::path& checkpoints, bool resumes) {
   const fs::path mine = plain(run.root), folder = plain(checkpoints);
   if (folder == plain(run.checkpoints())) return;
+  if (folder == mine) {
+    throw base::usage_error(
+        "launch",
+        "trainer.checkpoint_dir {} is the run folder itself. Leave it out: checkpoints then lie in {}. Or name a folder "
+        "of their own.",
+        checkpoints.string(), run.checkpoints().string());
+  }
   std::error_code error;
   if (folder.filename() == "checkpoints" && fs::exists(folder.parent_path() / "config.yaml", error))
     refuse(checkpoints, folder.parent_path(), "or leave it out");

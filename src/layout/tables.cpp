@@ -29,18 +29,11 @@ std::string wrong_with_groups(const MeshShape& mesh, std::span<const Axis> axes,
   return met.size() == std::size_t(mesh.ranks()) ? "" : fmt::format("a rank is in no {} group", name);
 }
 
-// The ranks of one group hold all of a unit between them, and nothing twice.
-std::string wrong_with_cut(const UnitCut& cut, std::size_t unit, int sharers) {
-  std::int64_t covered = 0;
-  for (int rank = 0; rank < sharers; ++rank) {
-    const Slice slice = shard_of(unit, cut.elements, rank, cut.room);
-    if (slice.begin != covered)
-      return fmt::format("unit {}: rank {} begins at {}, and those before it end at {}", unit, rank, slice.begin, covered);
-    if (slice.count < 0 || slice.count > cut.room)
-      return fmt::format("unit {}: rank {} has {} elements in room for {}", unit, rank, slice.count, cut.room);
-    covered += slice.count;
-  }
-  return covered == cut.elements ? "" : fmt::format("unit {}: {} of {} elements are on a rank", unit, covered, cut.elements);
+// The ranks of one group hold all of every unit between them, and nothing twice.
+std::string wrong_with_cuts(const std::vector<UnitCut>& units, int sharers) {
+  std::vector<std::int64_t> elements;
+  for (const UnitCut& unit : units) elements.push_back(unit.elements);
+  return uncovered(elements, shards_by_rank(units, sharers));
 }
 
 // "0-7", "0, 8, ..., 504"
@@ -62,6 +55,16 @@ MeshShape mesh_of(const config::RunConfig& config, int ranks) {
   return {{Axis::replicate, ranks / sharers}, {Axis::shard, sharers}};
 }
 
+namespace {
+
+// Of one gradient. Ranks sum theirs in f32 unless memory is short.
+std::int64_t wire_bytes(const config::RunConfig& config, const UnitCut& cut) {
+  constexpr std::int64_t f32 = 4;
+  return config.parallel.reduce_dtype == config::ReduceDType::automatic ? cut.element_bytes : f32;
+}
+
+}  // namespace
+
 Tables tables_of(const config::RunConfig& config, std::int64_t micro_batches, int ranks) {
   Tables tables{.mesh = mesh_of(config, ranks),
                 .placement = placement_of(config),
@@ -72,8 +75,8 @@ Tables tables_of(const config::RunConfig& config, std::int64_t micro_batches, in
   std::vector<UnitBytes> bytes;
   for (const UnitSpec& unit : decoder_units(config.model)) {
     const UnitCut cut = cut_of(unit, model_holding(config), config.trainer.optimizer, sharers);
-    const std::int64_t received = cut.room * cut.element_bytes * (sharers - 1);
-    bytes.push_back({received, cut.packed ? 0 : received});
+    const std::int64_t received = cut.room * (sharers - 1);
+    bytes.push_back({received * cut.element_bytes, cut.packed ? 0 : received * wire_bytes(config, cut)});
     tables.units.push_back(cut);
   }
   tables.moves = gather_table(tables.schedule, {bytes.size(), tables.trained}, tables.placement);
@@ -88,9 +91,8 @@ std::string wrong_with(const Tables& tables) {
   for (const Axis axis : {Axis::replicate, Axis::shard})
     if (std::string wrong = groups(std::array{axis}, name_of(axis)); !wrong.empty()) return wrong;
   if (std::string wrong = groups(data_axes, "data"); !wrong.empty()) return wrong;
-  for (std::size_t unit = 0; unit < tables.units.size(); ++unit)
-    if (std::string wrong = wrong_with_cut(tables.units[unit], unit, tables.mesh.along(Axis::shard)); !wrong.empty()) return wrong;
   if (tables.units.empty()) return "";
+  if (std::string wrong = wrong_with_cuts(tables.units, tables.mesh.along(Axis::shard)); !wrong.empty()) return wrong;
   return wrong_with(tables.moves, tables.schedule, {tables.units.size(), tables.trained}, tables.placement);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Freer {
+struct TemplateFreer {
   void operator()(lockstep_template* handle) const { lockstep_template_free(handle); }
 };
 
@@ -25,7 +25,7 @@ struct ChatTemplate::Impl {
   std::string where;
   TokenizerFiles files;
   std::string named;  // "bos_token":"<s>",... as JSON members
-  std::unique_ptr<lockstep_template, Freer> handle;
+  std::unique_ptr<lockstep_template, TemplateFreer> handle;
   bool has_marks = false;
 
   std::string variables(const Json& messages, const RenderOptions& options) const {
@@ -65,7 +65,7 @@ struct ChatTemplate::Impl {
   }
 };
 
-ChatTemplate::ChatTemplate(std::string source, const TokenizerFiles& files, std::string where) : impl_(std::make_unique<Impl>()) {
+ChatTemplate::ChatTemplate(const std::string& source, const TokenizerFiles& files, std::string where) : impl_(std::make_unique<Impl>()) {
   impl_->where = std::move(where);
   impl_->files = files;
   for (const auto& [name, text] : files.named) impl_->named += Json(name).dump() + ":" + Json(text).dump() + ",";
@@ -100,12 +100,13 @@ Rendered ChatTemplate::render_marked(const Json& messages, const RenderOptions& 
   return result;
 }
 
-std::vector<bool> answer_mask(const Encoded& encoded, std::span<const TokenSpan> answers) {
-  std::vector<bool> mask(encoded.tokens.size());
-  for (std::size_t i = 0; i < mask.size(); ++i) {
-    const TokenSpan token = encoded.spans[i];
-    for (const TokenSpan& answer : answers)
-      if (token.begin < answer.end && token.end > answer.begin) mask[i] = true;
+std::vector<std::uint8_t> answer_mask(std::span<const TokenSpan> tokens, std::span<const TokenSpan> answers) {
+  std::vector<std::uint8_t> mask(tokens.size());
+  for (const TokenSpan& answer : answers) {
+    auto token = std::lower_bound(tokens.begin(), tokens.end(), answer.begin,
+                                  [](const TokenSpan& span, std::uint32_t at) { return span.begin < at; });
+    while (token != tokens.begin() && std::prev(token)->end > answer.begin) --token;  // it begins in the header, with a blank mostly
+    for (; token != tokens.end() && token->begin < answer.end; ++token) mask[static_cast<std::size_t>(token - tokens.begin())] = 1;
   }
   return mask;
 }

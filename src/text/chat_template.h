@@ -21,8 +21,8 @@ struct Rendered {
   std::uint32_t said_none = 0;  // how often a null of the conversation was written as the word None
 };
 
-// For every token whether any byte of it lies in an answer: what transformers calls the assistant mask.
-std::vector<bool> answer_mask(const Encoded& encoded, std::span<const TokenSpan> answers);
+// 1 for every token of which any byte lies in an answer: what transformers calls the assistant mask. Both in the order of the text.
+std::vector<std::uint8_t> answer_mask(std::span<const TokenSpan> tokens, std::span<const TokenSpan> answers);
 
 struct RenderOptions {
   bool add_generation_prompt = false;
@@ -34,7 +34,7 @@ struct RenderOptions {
 class ChatTemplate {
  public:
   // Throws UserError(ExitCode::data) that names `where`, the line and what is wrong.
-  ChatTemplate(std::string source, const TokenizerFiles& files, std::string where);
+  ChatTemplate(const std::string& source, const TokenizerFiles& files, std::string where);
   ~ChatTemplate();
   ChatTemplate(const ChatTemplate&) = delete;
 

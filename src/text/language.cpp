@@ -59,7 +59,9 @@ class Numbers final : public Language {
   std::string decode(std::span<const std::int32_t> tokens) const override { return fmt::format("{}", fmt::join(tokens, " ")); }
   std::vector<std::int32_t> encode_prompt(std::string_view text) const override {
     auto tokens = encode(text, SpecialTokens::add).tokens;
-    return tokens.empty() ? encode("\n", SpecialTokens::add).tokens : tokens;
+    if (tokens.empty()) tokens = encode("\n", SpecialTokens::add).tokens;
+    if (tokens.empty()) tokens = {0};  // so few numbers that no letter is one of them
+    return tokens;
   }
   std::string spell(std::int32_t token) const override { return std::to_string(token); }
   std::int64_t size() const override { return size_; }

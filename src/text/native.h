@@ -38,9 +38,6 @@ void lockstep_tokenizer_free(lockstep_tokenizer* tokenizer);
 // `spans` may be null; else it receives begin and end, in bytes of the text, of every token.
 bool lockstep_tokenizer_encode(const lockstep_tokenizer* tokenizer, lockstep_view text, bool add_special, lockstep_numbers* tokens,
                                lockstep_numbers* spans, lockstep_bytes* error);
-// Tokens of all texts in a row, and how many each text has. threads 0: one for each core.
-bool lockstep_tokenizer_encode_all(const lockstep_tokenizer* tokenizer, const lockstep_view* texts, size_t count, bool add_special,
-                                   uint32_t threads, lockstep_numbers* tokens, lockstep_numbers* lengths, lockstep_bytes* error);
 bool lockstep_tokenizer_decode(const lockstep_tokenizer* tokenizer, const uint32_t* tokens, size_t count, bool skip_special,
                                lockstep_bytes* text, lockstep_bytes* error);
 // {"size": one more than the largest number, "added": [{"id":, "content":, "special":}, ...]}

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "text/native_call.h"
@@ -19,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Freer {
+struct TokenizerFreer {
   void operator()(lockstep_tokenizer* tokenizer) const { lockstep_tokenizer_free(tokenizer); }
 };
 
@@ -29,7 +30,7 @@ std::vector<std::int32_t> signed_numbers(std::span<const std::uint32_t> numbers)
 
 struct Tokenizer::Impl {
   fs::path path;
-  std::unique_ptr<lockstep_tokenizer, Freer> handle;
+  std::unique_ptr<lockstep_tokenizer, TokenizerFreer> handle;
   std::int64_t size = 0;
   std::vector<AddedToken> added;
   std::unordered_map<std::int32_t, bool> special;
@@ -47,6 +48,7 @@ fs::path tokenizer_file(const fs::path& folder_or_file) {
   const bool folder = fs::is_directory(folder_or_file, ignored);
   const fs::path path = folder ? folder_or_file / "tokenizer.json" : folder_or_file;
   if (!fs::exists(path, ignored)) {
+    base::refuse_if_hidden(path);
     throw base::data_error(
         "text",
         "{} does not exist. A tokenizer is a folder with a tokenizer.json, or that file; `lockstep data "
@@ -104,26 +106,6 @@ Encoded Tokenizer::encode_with_spans(std::string_view text, SpecialTokens specia
   Encoded result{.tokens = signed_numbers(tokens.all())};
   result.spans.reserve(result.tokens.size());
   for (std::size_t i = 0; i < result.tokens.size(); ++i) result.spans.push_back({spans.all()[2 * i], spans.all()[2 * i + 1]});
-  return result;
-}
-
-std::vector<std::vector<std::int32_t>> Tokenizer::encode_all(std::span<const std::string_view> texts, SpecialTokens special,
-                                                             int threads) const {
-  std::vector<lockstep_view> views;
-  views.reserve(texts.size());
-  for (const std::string_view text : texts) views.push_back(view_of(text));
-  NativeNumbers tokens, lengths;
-  NativeBytes error;
-  if (!lockstep_tokenizer_encode_all(impl_->handle.get(), views.data(), views.size(), special == SpecialTokens::add,
-                                     static_cast<std::uint32_t>(std::max(0, threads)), tokens.out(), lengths.out(), error.out()))
-    throw impl_->failed("texts cannot be turned into tokens", error);
-  std::vector<std::vector<std::int32_t>> result;
-  result.reserve(texts.size());
-  std::size_t at = 0;
-  for (const std::uint32_t length : lengths.all()) {
-    result.push_back(signed_numbers(tokens.all().subspan(at, length)));
-    at += length;
-  }
   return result;
 }
 

@@ -46,7 +46,6 @@ class Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens special) const;
   Encoded encode_with_spans(std::string_view text, SpecialTokens special) const;
   // The same for many texts, on all cores (RAYON_NUM_THREADS, or `threads` where it is not 0).
-  std::vector<std::vector<std::int32_t>> encode_all(std::span<const std::string_view> texts, SpecialTokens special, int threads = 0) const;
   std::string decode(std::span<const std::int32_t> tokens, bool skip_special) const;
 
   std::int64_t size() const;  // one more than the largest token number, added tokens included

@@ -1,4 +1,4 @@
-"""Completions in real shells, man pages, `lockstep launch`, `lockstep info`, and the scripts."""
+"""Man pages, `lockstep launch`, `lockstep info`, and the scripts."""
 import json
 import os
 import pathlib
@@ -18,74 +18,6 @@ def run(*command, **more):
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120, **more)
 
 
-@pytest.fixture(scope="module")
-def bash_script(tmp_path_factory):
-    path = tmp_path_factory.mktemp("completion") / "bash"
-    done = run(LOCKSTEP, "completion", "bash")
-    assert done.returncode == 0, done.stderr
-    path.write_text(done.stdout)
-    return path
-
-
-def complete(script, *words, cwd=None):
-    """What bash offers for the last of these words."""
-    code = f'source {script}; COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _lockstep; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    done = run("bash", "-uc", code, "bash", "lockstep", *words, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-@pytest.mark.parametrize("words,offers", [
-    (["tr"], {"train"}),
-    (["che"], {"check"}),
-    (["help", "exp"], {"export", "explain"}),
-    (["train", "--dev"], {"--device"}),
-    (["train", "--device", ""], {"auto", "cuda", "cpu"}),
-    (["train", "--sync-backend", "n"], {"nccl"}),
-    (["train", "--no-distributed-d"], {"--no-distributed-data-loading"}),
-    (["bench", "co"], {"comm"}),
-    (["bench", "comm", "--si"], {"--sizes"}),
-    (["config", "exp"], {"explain"}),
-    (["data", "tok"], {"tokenize"}),
-    (["explain", "LS-40"], {f"LS-40{i}" for i in range(1, 10)}),
-    (["completion", "f"], {"fish"}),
-    (["ask", "run", "sa"], {"save", "sample"}),
-])
-def test_bash_offers(bash_script, tmp_path, words, offers):
-    assert set(complete(bash_script, *words, cwd=tmp_path)) == offers
-
-
-def test_bash_offers_files_and_runs(bash_script, tmp_path):
-    (tmp_path / "model.yaml").touch()
-    (tmp_path / "runs/first").mkdir(parents=True)
-    assert "model.yaml" in complete(bash_script, "train", "-f", "mod", cwd=tmp_path)
-    assert "first" in complete(bash_script, "ask", "fi", cwd=tmp_path)
-
-
-def test_every_verb_and_flag_is_offered(bash_script):
-    verbs = {line.split()[1] for line in run(LOCKSTEP, "--help").stdout.splitlines() if line.startswith("  lockstep ") and line.split()[1].islower()}
-    assert verbs <= set(complete(bash_script, ""))
-    offered = set(complete(bash_script, "train", "--"))
-    for line in run(LOCKSTEP, "train", "--help").stdout.splitlines():
-        if line.startswith("  --") and "[no-]" not in line:
-            assert line.split()[0].rstrip(",") in offered, line
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_read_their_script(shell, tmp_path):
-    script = tmp_path / "script"
-    script.write_text(run(LOCKSTEP, "completion", shell).stdout)
-    assert "sync-backend" in script.read_text() and "LS-401" in script.read_text()
-    if not shutil.which(shell):
-        return  # read by whoever has it; bash's is tried above
-    assert run(shell, "-n", script).returncode == 0
-
-
-def test_an_unknown_shell():
-    done = run(LOCKSTEP, "completion", "tcsh")
-    assert done.returncode == 2 and "bash, zsh and fish" in done.stderr
-
-
 def test_man_pages(tmp_path):
     done = run(LOCKSTEP, "completion", "--man-pages", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -97,6 +29,14 @@ def test_man_pages(tmp_path):
         for page in ("lockstep.1", "lockstep-train.1"):
             shown = run("groff", "-man", "-Tascii", "-ww", tmp_path / page)
             assert shown.returncode == 0 and not shown.stderr, shown.stderr
+
+
+def test_completions_where_the_program_lies_in_a_folder_with_an_odd_name(tmp_path):
+    folder = tmp_path / "o'brien's $HOME"
+    folder.mkdir()
+    shutil.copy(LOCKSTEP, folder)
+    done = run(folder / "lockstep", "completion", "bash")
+    assert done.returncode == 0 and "--grad-accum" in done.stdout and done.stdout == run(LOCKSTEP, "completion", "bash").stdout, done.stderr
 
 
 def launch(tmp_path, *args, text=""):
@@ -112,6 +52,9 @@ def test_launch_keeps_answers_and_uses_them(tmp_path):
     printed = launch(tmp_path, "--print", "--max-steps", "2").stdout.split()
     assert printed[1:] == ["train", "-f", str(config), "--num-gpus", "3", "--max-steps", "2"]
     assert launch(tmp_path, "config", "--yes", "--gpus", "all").returncode == 0
+    spaced = config.rename(tmp_path / "my run.yaml")
+    assert launch(tmp_path, "config", "--yes", "--config", "my run.yaml").returncode == 0
+    assert launch(tmp_path, "--print").stdout.endswith(f"lockstep train -f '{spaced}'\n"), "it can be pasted"
     done = launch(tmp_path, "--device", "cpu", "--max-steps", "2", "--ranks", "2", "--output", tmp_path / "runs", "--name", "x")
     assert done.returncode == 0 and (tmp_path / "runs/x/metrics.jsonl").exists(), done.stdout + done.stderr
 
@@ -121,6 +64,14 @@ def test_launch_through_others(tmp_path, launcher, begins):
     assert launch(tmp_path, "config", "--yes", "--gpus", "2", "--launcher", launcher).returncode == 0
     words = launch(tmp_path, "--print").stdout.split()
     assert words[: len(begins)] == begins and words[-2:] == [str(LOCKSTEP.resolve()), "train"]
+
+
+def test_launch_takes_nothing_for_an_answer_where_nobody_answers(tmp_path):
+    for text in ("", "2\n", "maybe\n"):
+        done = launch(tmp_path, "config", text=text)
+        assert done.returncode == 2 and "the input ended before this was answered" in done.stderr and not (tmp_path / "answers.json").exists()
+    assert launch(tmp_path, "config", "--config", "nano", text="\n\n\n").returncode == 0, "files that come along have short names"
+    assert launch(tmp_path, "--print").stdout.endswith("train -f nano\n")
 
 
 def test_launch_refuses_what_is_none(tmp_path):
@@ -199,7 +150,8 @@ def test_scripts_are_thin_over_verbs(tmp_path):
     assert done.returncode == 0 and (tmp_path / "s/metrics.jsonl").exists(), done.stdout + done.stderr
     done = run(SCRIPTS / "train_multi_gpu.sh", "--dry-run", "--num-gpus", "64", env={**os.environ, "LOCKSTEP": str(LOCKSTEP)})
     assert done.returncode in (2, 3) and "GPU" in done.stderr
-    done = run(SCRIPTS / "check_multi_gpu.sh", "--only", "memory", env={**os.environ, "LOCKSTEP": str(LOCKSTEP)})
+    (tmp_path / "linked here").symlink_to(SCRIPTS / "check_multi_gpu.sh")
+    done = run(tmp_path / "linked here", "--only", "memory", env={**os.environ, "LOCKSTEP": str(LOCKSTEP)})
     assert done.returncode in (0, 1) and "memory" in done.stdout
 
 
@@ -215,8 +167,9 @@ def test_start_multi_gpu_asks_and_starts(tmp_path):
 
 def test_run_all_scripts_say_what_is_missing():
     env = {**os.environ, "LOCKSTEP": str(LOCKSTEP)}
-    done = run(SCRIPTS / "run_amd_all.sh", "-f", "x.yaml", env=env)
+    done = run(SCRIPTS / "run_amd_all.sh", "-f", "my run.yaml", env=env)
     assert done.returncode == 3 and "a ROCm build of lockstep" in done.stderr and "LS-214" in done.stderr
+    assert "train --device cpu -f my\\ run.yaml" in done.stderr, "it can be pasted"
     if not pathlib.Path("/proc/driver/nvidia/version").exists() and not shutil.which("nvidia-smi"):
         done = run(SCRIPTS / "run_nvidia_all.sh", env=env)
         assert done.returncode == 3 and "no NVIDIA driver" in done.stderr
@@ -224,10 +177,19 @@ def test_run_all_scripts_say_what_is_missing():
     assert done.returncode != 0
 
 
-def test_batch_files_have_their_twin():
-    for path in SCRIPTS.glob("*.bat"):
-        text = path.read_bytes()
-        assert (SCRIPTS / f"{path.stem}.sh").exists() and f"bash scripts/{path.stem}.sh %*".encode() in text
-        assert text.count(b"\n") == text.count(b"\r\n"), "cmd.exe wants both"
-    scripts = {path.stem for path in SCRIPTS.glob("*.sh")} - {"lockstep", "torchrun"}
-    assert scripts == {path.stem for path in SCRIPTS.glob("*.bat")}
+def test_scripts_for_other_launchers_find_the_program_from_anywhere(tmp_path):
+    """With a launcher that shows what it was given; Slurm's runs a copy of its script."""
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    for name in ("torchrun", "srun", "lockstep"):
+        (bin / name).write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+        (bin / name).chmod(0o755)
+    env = {"PATH": f"{bin}:/usr/bin:/bin", "LOCKSTEP": str(LOCKSTEP)}
+    said = run(SCRIPTS / "torchrun.sh", "--nproc-per-node=2", "--", "-f", "my run.yaml", env=env, cwd=tmp_path).stdout.splitlines()
+    assert said == ["--no-python", "--nproc-per-node=2", str(LOCKSTEP), "train", "-f", "my run.yaml"]
+    shutil.copy(SCRIPTS / "slurm.sbatch", tmp_path / "spooled")
+    for variables, program in ((env, str(LOCKSTEP)), ({"PATH": env["PATH"]}, "lockstep")):
+        said = run("bash", tmp_path / "spooled", "-f", "my run.yaml", env=variables, cwd=tmp_path).stdout.splitlines()
+        assert said[2:] == [program, "train", "-f", "my run.yaml"]
+    done = run(SCRIPTS / "torchrun.sh", env={"PATH": "/usr/bin:/bin", "LOCKSTEP": str(LOCKSTEP)}, cwd=tmp_path)
+    assert done.returncode == 3 and "torchrun is not on PATH" in done.stderr

@@ -224,5 +224,12 @@ def test_readme_shows_a_run_of_today():
     assert len(losses) > 5 and losses[-1] < losses[0] / 2
 
 
+def test_pictures_are_made_and_shown():
+    """Every picture that a page shows is one that tests/docs/pictures.py makes, and none lies about unseen."""
+    shown = {name for page in PAGES for name in re.findall(r"!\[[^\]]+\]\((?:docs/)?pictures/([\w-]+)\.png\)", text_of(page))}
+    makes = set(re.findall(r'"([\w-]+)": \w+_picture', (ROOT / "tests/docs/pictures.py").read_text()))
+    assert shown == makes == {path.stem for path in (ROOT / "docs/pictures").iterdir()}
+
+
 def test_contributing_is_short():
     assert len(text_of("CONTRIBUTING.md").splitlines()) < 100

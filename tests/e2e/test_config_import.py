@@ -33,7 +33,7 @@ HUGGING_FACE = {
     "output_dir": "out/run", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "learning_rate": 3e-4, "weight_decay": 0.0,
     "adam_beta1": 0.9, "adam_beta2": 0.95, "adam_epsilon": 1e-6, "max_grad_norm": 0.5, "max_steps": 200, "num_train_epochs": 3.0, "lr_scheduler_type": "SchedulerType.COSINE",
     "lr_scheduler_kwargs": {"min_lr_rate": 0.2}, "warmup_ratio": 0.05, "optim": "OptimizerNames.ADAMW_TORCH_FUSED", "bf16": True, "fp16": False,
-    "eval_strategy": "steps", "eval_steps": 0.25, "save_strategy": "no", "save_steps": 500, "seed": 7, "report_to": ["tensorboard"],
+    "eval_strategy": "steps", "eval_steps": 0.25, "save_strategy": "no", "save_steps": 500, "seed": 7, "report_to": ["tensorboard", "wandb"],
     "dataloader_num_workers": 2, "dataloader_drop_last": True, "ddp_backend": "gloo", "ddp_bucket_cap_mb": 50, "fsdp": [], "deepspeed": None,
     "fsdp_config": {"min_num_params": 0}, "torch_compile": False, "push_to_hub": False, "push_to_hub_token": "<TOKEN>", "accelerator_config": {"split_batches": False},
     "gradient_checkpointing": True, "label_smoothing_factor": 0.0, "group_by_length": False, "local_rank": 0, "logging_first_step": False,
@@ -108,6 +108,7 @@ def test_axolotl(here):
         "trainer": {"batch_size": 2, "gradient_accumulation": 4, "num_epochs": 3, "learning_rate": 0.0002, "lr_schedule": "cosine", "min_lr_ratio": 0,
                     "warmup_steps": 10, "optimizer": "adamw_8bit", "beta2": 0.999, "weight_decay": 0.01, "recompute": "blocks", "offload_checkpoints": True,
                     "log_interval": 1, "max_checkpoints": 4},
+        "monitor": {"wandb": True, "wandb_project": "x"},
     }
     # Every key of the file is spoken of, with its line.
     for key in AXOLOTL:
@@ -139,7 +140,7 @@ def test_training_arguments(here, suffix):
         "model": {"dtype": "bf16"},
         "data": {"workers": 2, "validation_fraction": 0},
         "parallel": {"bucket_cap_mb": 50},
-        "monitor": {"tensorboard": True},
+        "monitor": {"tensorboard": True, "wandb": True},
         "trainer.distributed": {"backend": "gloo"},
         "trainer": {"batch_size": 4, "gradient_accumulation": 2, "learning_rate": 3e-4, "weight_decay": 0, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-6,
                     "max_grad_norm": 0.5, "max_steps": 200, "lr_schedule": "cosine", "min_lr_ratio": 0.2, "warmup_ratio": 0.05, "optimizer": "adamw",
@@ -344,6 +345,9 @@ ACCEPTED = [
     ("axolotl", {"deepspeed": "deepspeed_configs/zero1.json"}, {"parallel.shard": "optimizer"}),
     ("axolotl", {"fsdp": ["full_shard", "auto_wrap"], "fsdp_config": {"fsdp_offload_params": False}}, {"parallel.shard": "full"}),
     ("axolotl", {"fsdp_version": 2, "fsdp_config": {"reshard_after_forward": False}}, {"parallel.shard": "gradients"}),
+    ("axolotl", {"dp_shard_size": 4, "dp_replicate_size": 2}, {"parallel.shard": "full", "parallel.replicate": 2}),
+    ("axolotl", {"dp_shard_size": 4, "fsdp_version": 2, "fsdp_config": {"reshard_after_forward": False}}, {"parallel.shard": "gradients"}),
+    ("axolotl", {"dp_shard_size": 1, "dp_replicate_size": 1}, {}),
     ("huggingface", {"fsdp": "shard_grad_op auto_wrap"}, {"parallel.shard": "gradients"}),
     ("accelerate", {"distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategy": "FULL_SHARD"}}, {"parallel.shard": "full"}),
     ("accelerate", {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 1}}, {"parallel.shard": "optimizer"}),

@@ -44,6 +44,8 @@ def test_torchtune(here):
                            "validation_fraction": 0}
     assert run["trainer"] == {"learning_rate": 0.0003, "batch_size": 2, "gradient_accumulation": 8, "max_steps": 100, "lr_schedule": "cosine", "warmup_steps": 100,
                               "min_lr_ratio": 0, "optimizer": "adamw", "weight_decay": 0.02, "beta2": 0.999, "max_grad_norm": 0, "recompute": "blocks", "log_interval": 1}
+    _, report, run = imported(here, {**TORCHTUNE, "data_parallel_shard_dim": -1, "data_parallel_replicate_dim": 2})
+    assert run["parallel"] == {"shard": "full", "replicate": 2}, report
     code, report, _ = imported(here, {**TORCHTUNE, "dataset": {"_component_": "torchtune.datasets.alpaca_cleaned_dataset"}})
     assert code == 2 and "brings a dataset of the Hub, in words of its own" in report
 
@@ -54,6 +56,8 @@ def test_files_of_launchers(here):
     assert run == {"model": {"dtype": "bf16"}, "parallel": {"ranks": 2, "nnodes": 1, "node_rank": 0}}
     code, report, run = imported(here, {**ACCELERATE, "distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}, "mixed_precision": "no"})
     assert code == 0 and run["parallel"]["shard"] == "full" and "mixed_precision" in group(report, "ignored"), report
+    _, report, run = imported(here, {**ACCELERATE, "distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 3, "offload_param_device": "cpu"}})
+    assert run["parallel"]["shard"] == "full" and "deepspeed_config" in group(report, "noted"), report
     _, report, run = imported(here, {**ACCELERATE, "distributed_type": "FSDP"})
     assert run["parallel"]["shard"] == "full", report
     _, report, run = imported(here, {**ACCELERATE, "distributed_type": "FSDP", "fsdp_config": {"fsdp_sharding_strategy": "NO_SHARD"}})

@@ -151,14 +151,15 @@ def test_a_conversation_that_outgrows_the_model_says_so(model):
     assert words(done.stdout) == words(chat(model, "w10 w11").stdout)
 
 
-def test_ctrl_c_stops_the_answer_and_the_conversation_goes_on(tmp_path):
+@pytest.mark.parametrize("held", [(), ("--shard", "--ranks", "2")], ids=["whole", "shards"])
+def test_ctrl_c_stops_the_answer_and_the_conversation_goes_on(tmp_path, held):
     """The model never ends an answer by itself: no token is an end, and 50,000 of them would take minutes."""
     make_folder(tmp_path / "model", max_position_embeddings=60000)
     for name in ("generation_config.json", "tokenizer_config.json", "config.json"):
         path = tmp_path / "model" / name
         settings = {key: value for key, value in json.loads(path.read_text()).items() if not key.startswith("eos_token")}
         path.write_text(json.dumps(settings))
-    command = [LOCKSTEP, "chat", "--model", tmp_path / "model", "--max-tokens", "50000", "--temperature", "1.5", "--device", "cpu"]
+    command = [LOCKSTEP, "chat", "--model", tmp_path / "model", "--max-tokens", "50000", "--temperature", "1.5", "--device", "cpu", *held]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for word in ("w10", "w11"):
         process.stdin.write(f"{word}\n")

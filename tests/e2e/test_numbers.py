@@ -30,7 +30,8 @@ def equal_samples(folder, count):
 def grad_norm(folder, accumulation, *args):
     config = write_config(folder, f"{accumulation}.yaml", data=equal_samples(folder, 1024), checkpoint={"save_at_end": False},
                           trainer={"batch_size": 1, "gradient_accumulation": accumulation, "global_batch_size": accumulation, "max_steps": 1})
-    result = train(folder, f"run-{accumulation}", config, "--ranks", "1", "--dtype", "bf16", *args)
+    # One thread: two that wait for each other a thousand times over take minutes where other programs have the cores.
+    result = train(folder, f"run-{accumulation}", config, "--ranks", "1", "--threads", "1", "--dtype", "bf16", *args)
     return result.steps()[1]["grad_norm"], result
 
 
@@ -76,3 +77,12 @@ def test_replicas_are_compared_before_every_save(tmp_path, step, adapters):
     assert done.code == 6, done.text
     assert f"step {step}: the weights of rank 1 differ from rank 0's, first in " in done.text
     assert [path.name for path in sorted((done.folder / "checkpoints").glob("step-*"))] == ["step-000004"] * (step > 4)
+
+
+def test_shards_are_compared_with_their_replicas(tmp_path):
+    """Of two groups of two ranks: rank 3 holds what rank 1 holds."""
+    config = write_config(tmp_path, trainer={"max_steps": 6, "save_interval": 4})
+    done = train(tmp_path, "run", config, "--ranks", "4", "parallel.shard=full", "parallel.replicate=2", env={"LOCKSTEP_TEST_FAULT": "rank=3 step=4 action=drift"}, check=False)
+    assert done.code == 6, done.text
+    assert "step 4: the weights of rank 3 differ from rank 1's, first in " in done.text
+    assert not list((done.folder / "checkpoints").glob("step-??????"))

@@ -51,7 +51,7 @@ def test_going_back_ends_the_timeline(tmp_path):
     missing = train(tmp_path, "run", config, "--ranks", "1", "--resume", str(folder / "step-000011"), check=False)
     assert missing.code == 5 and "there is no whole checkpoint" in missing.text
     shutil.rmtree(on.checkpoint(12))
-    aside = train(tmp_path, "run", config, "--ranks", "1", "--resume", str(folder / "step-000012"), check=False)
+    aside = train(tmp_path, "run", config, "--ranks", "1", "--resume", f"{folder}/step-000012/", check=False)
     assert aside.code == 5 and "this one was set aside as" in aside.text and "abandoned-1/step-000012" in aside.text
     again = train(tmp_path, "run", config, "--ranks", "1", "--resume", str(folder / "abandoned-1/step-000012"), "--max-steps", "13")
     assert "abandoned-2" in again.out
@@ -59,6 +59,20 @@ def test_going_back_ends_the_timeline(tmp_path):
     assert living == ["step-000013"] and (folder / "abandoned-2/step-000014").exists()
     lines = again.steps()
     assert sorted(lines) == list(range(1, 14)) and lines[6]["learning_rate"] == 0.003, "the lines that led to it"
+
+
+def test_a_checkpoint_by_another_name_is_the_runs_own(tmp_path):
+    """A slash at its end, as shells complete it; the link `best`; a link from elsewhere."""
+    config = write_config(tmp_path, trainer={"save_interval": 4, "eval_interval": 4, "lr_schedule": "constant"})
+    first = train(tmp_path, "run", config, "--ranks", "1", "--max-steps", "12")
+    folder = first.folder / "checkpoints"
+    (tmp_path / "here").symlink_to(first.checkpoint(4))
+    for asked, step in ((f"{folder}/best", 0), (f"{first.checkpoint(8)}/", 8), (tmp_path / "here", 4)):
+        step = step or int(os.readlink(folder / "best").removeprefix("step-"))
+        back = train(tmp_path, "run", config, "--ranks", "1", "--resume", str(asked), "--max-steps", "12")
+        assert f"resumed from {first.checkpoint(step)} at step {step}" in back.out
+        assert names(folder)[-3:] == ["step-000004", "step-000008", "step-000012"], "what it went back to stays"
+        assert (folder / "best/manifest.json").exists() and sorted(back.steps()) == list(range(1, 13))
 
 
 def test_a_restart_before_it_went_back_goes_back_again(tmp_path):
@@ -158,7 +172,7 @@ def test_adapters_go_on_only_from_what_they_rest_on(tmp_path):
         ({"load_in_4bit": True}, 'model\'s quantization is "none" there and "nf4, scales quantized" here'),
     ]:
         refused = train(tmp_path, "run", config(**changes), "--ranks", "1", "--max-steps", "3", "--resume", "auto", check=False)
-        assert refused.code == 5 and words in refused.err, refused.text
+        assert refused.code == 5 and words in refused.err and "Resume with" not in refused.err, refused.text
         assert [name for name in names(run.folder / "checkpoints") if name != "best"] == ["step-000002"]
     # The same targets by their names, and what may change, are no difference.
     every = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]

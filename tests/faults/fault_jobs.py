@@ -82,6 +82,24 @@ class Job:
         assert not pages
 
 
+class Heard:
+    """What a job has printed so far, without waiting for more."""
+
+    def __init__(self, job, pipe=None):
+        self.pipe, self.text = (pipe or job.process.stdout).fileno(), ""
+        os.set_blocking(self.pipe, False)
+
+    def lines(self):
+        try:
+            self.text += os.read(self.pipe, 1 << 20).decode()
+        except BlockingIOError:
+            pass
+        return self.text.splitlines()
+
+    def stop(self):
+        os.set_blocking(self.pipe, True)
+
+
 @pytest.fixture
 def start(tmp_path):
     """start(*args, **variables) -> Job, with the fake worker unless worker=None."""

@@ -6,28 +6,10 @@ import signal
 
 import pytest
 
-from fault_jobs import wait_until
+from fault_jobs import Heard, wait_until
 from test_worker import TINY
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0 or not shutil.which("unshare"), reason="a small disk needs root and unshare")
-
-
-class Heard:
-    """What a job has printed so far, without waiting for more."""
-
-    def __init__(self, job):
-        self.pipe, self.text = job.process.stdout.fileno(), ""
-        os.set_blocking(self.pipe, False)
-
-    def lines(self):
-        try:
-            self.text += os.read(self.pipe, 1 << 20).decode()
-        except BlockingIOError:
-            pass
-        return self.text.splitlines()
-
-    def stop(self):
-        os.set_blocking(self.pipe, True)
 
 
 def fill(path):

@@ -3,11 +3,13 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 import time
 
 import pytest
 
 from fault_jobs import wait_until
+from test_worker import TINY
 
 LEASE = {"LOCKSTEP_TEST_LEASE": "0.2 2"}
 
@@ -110,3 +112,44 @@ def test_another_container_is_an_owner_too(start):
     job.wait()
     on = start("--ranks", 1, "--resume", "auto", FAKE_STEPS=8, **LEASE).wait(30)
     assert on.code == 0, on.err
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("unshare"), reason="namespaces need root and unshare")
+def test_an_owner_whose_process_is_hidden_lives(start):
+    """Where users do not see each other's processes, a run of another user is none that ended."""
+    hidden = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\""
+    other_user = ["unshare", "--mount", "sh", "-c", hidden, "sh"]
+    with tempfile.TemporaryDirectory() as open_to_all:
+        os.chmod(open_to_all, 0o777)
+        shared = ["--output", open_to_all]
+        job = start("--ranks", 1, *shared, FAKE_STEPS=100000, **LEASE)
+        wait_until(lambda: os.path.exists(f"{open_to_all}/run/metrics.jsonl"), what="a run")
+        os.chmod(f"{open_to_all}/run", 0o777)
+        second = start("--ranks", 1, "--resume", "auto", *shared, prefix=other_user, **LEASE).wait(30)
+        assert second.code == 2 and "which renewed it just now" in second.err, second.err
+        job.send(signal.SIGINT)
+        assert job.wait(20).code == 0, job.err
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("unshare"), reason="namespaces need root and unshare")
+def test_an_owner_that_comes_back_when_the_next_one_has_ended_writes_nothing(start):
+    """It stands still, as a machine that sleeps does, while another takes the run, trains it to its end and gives it back."""
+    flags = [*TINY, "--ranks", 1, "--save-interval", 2, "trainer.max_checkpoints=100"]
+    away = start(*flags, "--max-steps", 1000000, worker=None, prefix=["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"], **LEASE)
+    away.wait_for_step(3)
+    asleep = away.workers()
+    for pid in asleep:
+        os.kill(pid, signal.SIGSTOP)
+    on = start(*flags, "--resume", "auto", "--max-steps", 1 + away.steps()[-1], worker=None, **LEASE).wait(30)
+    assert on.code == 0 and not (on.folder / "lease").exists(), on.err
+
+    def saved():
+        written = [on.folder / name for name in ("config.yaml", "metrics.jsonl", "end.json", "summary.json")]
+        return {path: path.read_bytes() for path in [*written, *(on.folder / "checkpoints").rglob("*")] if path.is_file()}
+
+    left = saved()
+    for pid in asleep:
+        os.kill(pid, signal.SIGCONT)
+    away.wait(20)
+    assert away.code == 6 and "was taken over by a process that has ended since" in away.err, away.err
+    assert saved() == left

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from fault_jobs import processes_with, wait_until
+from fault_jobs import Heard, processes_with, wait_until
 
 DEATHS = [
     # action, exit code of the job, words of the report
@@ -267,6 +267,18 @@ def test_a_job_that_was_suspended_with_its_launcher_goes_on(start):
         os.kill(pid, signal.SIGCONT)
     assert job.wait(30).code == 0, job.err
     assert job.steps()[-1] == 100
+
+
+def test_a_disk_that_does_not_answer_hides_no_report(start, tmp_path):
+    """The launcher leaves word in the run folder; where that takes forever, people hear of the end all the same."""
+    (tmp_path / "run").mkdir()
+    os.mkfifo(tmp_path / "run/end.json.tmp")  # whoever opens it to write waits for a reader
+    job = start("--ranks", 2, FAKE_STEPS=10000, FAKE_FAULT="rank=1 step=5 phase=forward action=kill")
+    heard = Heard(job, job.process.stderr)
+    wait_until(lambda: any("rank 1 of 2 died first" in line for line in heard.lines()), what="the report")
+    assert job.process.poll() is None, "it still waits for the disk"
+    with open(tmp_path / "run/end.json.tmp"):
+        assert job.process.wait(20) == 6
 
 
 def test_a_rank_that_is_asked_to_stop_stops_the_run(start):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from fault_jobs import BIN, wait_until
+from fault_jobs import BIN, Heard, wait_until
 
 TINY = ["model.hidden_size=64", "model.num_layers=2", "model.num_heads=2", "model.kv_heads=2", "model.intermediate_size=128", "model.max_seq_len=32",
         "data.stories=200", "data.validation_fraction=0", "trainer.log_interval=1", "trainer.warmup_steps=0", "monitor.sample_tokens=0", "--device", "cpu"]
@@ -164,6 +164,22 @@ def test_a_stopped_rank_is_named(start):
     assert re.search(rf"nothing has moved for \d+ s: rank 0 is stopped \(process {pid} is in state T\); rank 1 waits in all_reduce", job.err), job.err
     assert "The others wait for rank 0" in job.err and f"kill -CONT {pid}" in job.err
     job.assert_nothing_left()
+
+
+def test_a_rank_that_is_stopped_while_others_save_is_named_and_may_go_on(start):
+    """Rank 0 waits for its part of the checkpoint, which may take long: nothing is ended, but why it takes so long is told."""
+    job = start(*TINY, "--ranks", 2, "--max-steps", 6, "monitor.stall_seconds=1", "monitor.stall_abort_seconds=2", "trainer.save_interval=3", worker=None,
+                LOCKSTEP_TEST_FAULT="rank=1 step=3 phase=saving action=stop")
+    heard = Heard(job)
+    said = wait_until(lambda: [line for line in heard.lines() if "is stopped" in line], what="word of the stopped rank")
+    pid = worker_of(job, 1)
+    assert f"rank 1 is stopped (process {pid} is in state T)" in said[0] and f"kill -CONT {pid}" in said[0], said
+    time.sleep(3)  # longer than a stall may last
+    assert job.process.poll() is None, heard.text
+    heard.stop()
+    os.kill(pid, signal.SIGCONT)
+    assert job.wait(30).code == 0, job.err
+    assert job.steps() == [1, 2, 3, 4, 5, 6]
 
 
 def test_one_ranks_long_work_meets_no_deadline(start):

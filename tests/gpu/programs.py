@@ -77,6 +77,7 @@ CASES = [
     # Over NCCL: run_ranks fails where ranks on a GPU meet over anything else.
     Case("comm_tests", 60, gtest("comm_tests", "-Failures.LostRank*")),  # a lost rank: nccl-lost-rank, as people see it
     Case("parallel_tests", 40, gtest("parallel_tests", f"Sizes/*:Replicas.Start*:Types/*-{FOUR_RANKS}")),
+    Case("layout_tests", 150, gtest("layout_tests", "Layouts.OnAGpuTooOverNccl")),  # the whole table is for CPUs
     # Four NCCL ranks of one GPU wait for each other's time slices, so they come late.
     Case("parallel_tests-four-ranks", 60, gtest("parallel_tests", FOUR_RANKS)),
 ]

@@ -23,6 +23,7 @@ import equality
 import finetuning
 import lost_ranks
 import machines
+import memory
 import monitoring
 import programs
 import shards
@@ -37,7 +38,7 @@ LAST = ["nccl-four-ranks", "parallel_tests-four-ranks"]
 
 
 def all_cases() -> list[Case]:
-    cases = {case.name: case for module in (programs, checks, equality, shards, finetuning, lost_ranks, machines, monitoring, watch, unchanged) for case in module.CASES}
+    cases = {case.name: case for module in (programs, checks, equality, shards, memory, finetuning, lost_ranks, machines, monitoring, watch, unchanged) for case in module.CASES}
     middle = [name for name in cases if name not in FIRST and name not in LAST]
     return [cases[name] for name in FIRST + middle + LAST]
 

@@ -1,30 +1,20 @@
 """The tarball, unpacked beside a LibTorch: the programs run, and C and C++ programs are built against it."""
-import os
+import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
 
 import pytest
 
+from support.installed import SITE, good
 from support.lockstep import BUILD, ROOT
-
-# The shipped run files, smaller and shorter: a start of LibTorch is what is left.
-SMALL = {"LOCKSTEP_MODEL_NUM_LAYERS": "1", "LOCKSTEP_DATA_STORIES": "300", "LOCKSTEP_DATA_SEQ_LEN": "32", "LOCKSTEP_DATA_VALIDATION_FRACTION": "0",
-         "LOCKSTEP_MONITOR_SAMPLE_TOKENS": "0", "LOCKSTEP_TRAINER_TARGET_DEVICE": "cpu", "LOCKSTEP_PARALLEL_THREADS": "1"}
-SITE = next((ROOT / ".deps/lib").glob("python3*/site-packages"))
-
-
-def good(*words, **options):
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "PYTHON"))}
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300, env={**plain, **SMALL, **options.pop("env", {})}, **options)
-    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("unpacked")
+    folder = tmp_path_factory.mktemp("unpacked here")
     good(sys.executable, ROOT / "tools/package.py", "dist", "--build", BUILD, "--output", folder)
     with tarfile.open(next(folder.glob("*.tar.gz"))) as packed:
         packed.extractall(folder, filter="data")
@@ -52,7 +42,7 @@ def examples(unpacked, tmp_path_factory):
 
 
 def test_cpp_example_trains_stops_resumes_and_writes(examples, tmp_path):
-    said = good(examples / "train", tmp_path / "runs", cwd=tmp_path, 
+    said = good(examples / "train", tmp_path / "runs", cwd=tmp_path,
                 env={"LOCKSTEP_TRAINER_TARGET_DEVICE": "cpu", "LOCKSTEP_PARALLEL_THREADS": "1", "LOCKSTEP_DATA_VALIDATION_FRACTION": "0",
                      "LOCKSTEP_MONITOR_SAMPLE_TOKENS": "0"})
     steps = [int(line.split()[1]) for line in said.splitlines() if line.startswith("step ")]
@@ -65,7 +55,6 @@ def test_c_example_gives_the_commands_losses(examples, unpacked, tmp_path):
     arguments = ["-f", "models/nano.yaml", "--device", "cpu", "--ranks", "1", "--threads", "1", "--max-steps", "3", "--log-interval", "1", "--output", tmp_path]
     said = good(examples / "losses", *arguments, "--name", "c", cwd=tmp_path)
     good(unpacked / "bin/lockstep", "train", *arguments, "--name", "command", cwd=tmp_path)
-    import json
     lines = [json.loads(line) for line in (tmp_path / "command/metrics.jsonl").read_text().splitlines()]
     expected = [(line["step"], float(f"{line['loss']:.9g}")) for line in lines if "loss" in line]
     assert [(int(step), float(loss)) for step, loss in (line.split() for line in said.splitlines())] == expected
@@ -74,6 +63,21 @@ def test_c_example_gives_the_commands_losses(examples, unpacked, tmp_path):
 def test_a_failure_is_told_with_its_report(examples, tmp_path):
     done = subprocess.run([examples / "losses", "-f", "nowhere.yaml"], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 2 and "nowhere.yaml does not exist" in done.stderr
+
+
+def test_misuse_is_answered_and_no_byte_is_lost(unpacked, tmp_path):
+    """Compiled by hand, and watched by valgrind where it is there."""
+    good("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-I", unpacked / "include", ROOT / "tests/install/misuse.c", "-o", tmp_path / "misuse", "-L",
+         unpacked / "lib", "-llockstep", f"-Wl,-rpath,{unpacked / 'lib'}")
+    watches = [([], [])]
+    if shutil.which("valgrind"):
+        watches.append((["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"], ["watched"]))
+    for number, (watch, more) in enumerate(watches):
+        here = tmp_path / str(number)
+        here.mkdir()
+        assert "all as promised" in good(*watch, tmp_path / "misuse", unpacked / "bin/lockstep", *more, cwd=here)
+        run = here / "runs/given-up"
+        assert list(run.glob("checkpoints/step-*/manifest.json")) and not (run / "lease").exists()
 
 
 def test_only_the_c_interface_is_visible(unpacked):

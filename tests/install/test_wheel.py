@@ -10,23 +10,8 @@ import zipfile
 
 import pytest
 
+from support.installed import SITE, good, plain_environment, run
 from support.lockstep import BUILD, ROOT
-
-# The shipped run files, smaller and shorter: a start of LibTorch is what is left.
-SMALL = {"LOCKSTEP_MODEL_NUM_LAYERS": "1", "LOCKSTEP_DATA_STORIES": "300", "LOCKSTEP_DATA_SEQ_LEN": "32", "LOCKSTEP_DATA_VALIDATION_FRACTION": "0",
-         "LOCKSTEP_MONITOR_SAMPLE_TOKENS": "0", "LOCKSTEP_TRAINER_TARGET_DEVICE": "cpu", "LOCKSTEP_PARALLEL_THREADS": "1"}
-SITE = next((ROOT / ".deps/lib").glob("python3*/site-packages"))
-
-
-def run(*words, **options):
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "PYTHON"))}
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300, env={**plain, **SMALL, **options.pop("env", {})}, **options)
-
-
-def good(*words, **options):
-    done = run(*words, **options)
-    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +23,8 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory):
-    """A virtual environment with the wheel, and torch beside it as pip would have put it."""
-    folder = tmp_path_factory.mktemp("environment")
+    """A virtual environment with the wheel, in a folder whose name has spaces, and torch beside it as pip would have put it."""
+    folder = tmp_path_factory.mktemp("an environment of its own")
     good(sys.executable, "-m", "venv", "--without-pip", folder)
     good(sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "--no-deps", "--no-index", "--disable-pip-version-check", wheel)
     packages = next((folder / "lib").glob("python3*/site-packages"))
@@ -56,7 +41,7 @@ def test_wheel_says_what_it_is(wheel):
         modes = {info.filename: info.external_attr >> 16 & 0o777 for info in packed.infolist()}
     assert "Requires-Dist: torch==2.11.0\n" in about and "License-Expression: Apache-2.0" in about
     for name in ("lockstep/bin/lockstep", "lockstep/bin/lockstep-worker", "lockstep/share/lockstep/models/nano.yaml",
-                 "lockstep/share/lockstep/examples/python/multi_gpu_training.py", "lockstep/trainer.py"):
+                 "lockstep/share/lockstep/examples/python/multi_gpu_training.py", "lockstep/trainer.py", "lockstep/py.typed"):
         assert name in names
     if (BUILD / "lib/liblockstep_cuda.so").exists():
         assert "lockstep/lib/liblockstep_cuda.so" in names
@@ -97,8 +82,8 @@ def test_it_trains_and_writes_anywhere(environment, tmp_path):
 
 
 def test_it_serves_the_page(environment, tmp_path):
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("LOCKSTEP_", "PYTHON"))}
-    server = subprocess.Popen([environment / "bin/lockstep", "ui", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path, env=plain)
+    server = subprocess.Popen([environment / "bin/lockstep", "ui", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
+                              env=plain_environment())
     try:
         said = server.stdout.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+", said)
@@ -128,3 +113,41 @@ def test_torch_elsewhere_on_pythons_path_is_found(environment, tmp_path):
         assert f"in {SITE / 'torch'} (found by LOCKSTEP_LIBTORCH)" in told
     finally:
         (packages / "torch-away").rename(packages / "torch")
+
+
+def test_all_that_is_linked_is_listed_with_its_license(environment):
+    """Crates leave the paths of their sources in a program: each that is found there is in the list, and every entry's license has its text."""
+    packages = next((environment / "lib").glob("python3*/site-packages"))
+    told = good(environment / "bin/lockstep", "--version", "--verbose")
+    listed = {(match[1], match[2]): match[3] for match in re.finditer(r"^    (\S.*?)  +(\S+)  +(\S.*)$", told, re.M)}
+    text = next(packages.glob("lockstep*/**/third_party.txt")).read_text()
+    linked = set()
+    for program in ("lockstep", "lockstep-worker"):
+        content = (packages / "lockstep/bin" / program).read_bytes()
+        for place, name, version in re.findall(rb"/([^/]*)/([a-z][a-z0-9_-]*)-(\d+\.\d+\.\d+)/src/", content):
+            if place not in (b"deps", b"vendor"):  # those of Rust's own library, which comes with a page of its own
+                linked.add((f"crate {name.decode()}", version.decode()))
+    assert len(linked) > 10 and linked <= listed.keys(), linked - listed.keys()
+    assert re.search(r"^=+\nRust's standard library [\d.]+\n=+\n\n.{100}", text, re.M | re.S)
+    for (name, version), license in listed.items():
+        assert license not in ("", "unknown", "None") and f"{name} {version}" in text, name
+
+
+def test_a_read_only_installation_trains(environment, tmp_path):
+    """As in a container's image, or where an administrator installed it."""
+    prefix = ["unshare", "--mount", "sh", "-ec", 'mount --bind "$1" "$1"; mount -o remount,ro,bind "$1"; shift; exec "$@"', "sh", environment]
+    if run(*prefix, "true").returncode != 0:
+        pytest.skip("needs root")
+    assert run(*prefix, "touch", environment / "x").returncode != 0
+    train = ["train", "-f", "nano", "--device", "cpu", "--ranks", "1", "--threads", "1", "--max-steps", "1", "--name", "run"]
+    good(*prefix, environment / "bin/lockstep", *train, cwd=tmp_path)
+    good(*prefix, environment / "bin/python", "-c", "import lockstep; print(lockstep.__version__, lockstep.Trainer)", cwd=tmp_path)
+    assert (tmp_path / "runs/run/metrics.jsonl").exists()
+
+
+def test_uninstalled_it_leaves_nothing(environment):
+    """The last test: it takes the wheel away again."""
+    good(sys.executable, "-m", "pip", "--python", environment / "bin/python", "uninstall", "--yes", "--disable-pip-version-check", "lockstep")
+    packages = next((environment / "lib").glob("python3*/site-packages"))
+    assert {path.name for path in packages.iterdir()} == {"torch", "nvidia"}
+    assert not [path for path in (environment / "bin").iterdir() if "lockstep" in path.name]

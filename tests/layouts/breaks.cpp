@@ -62,6 +62,7 @@ class BrokenStore final : public parallel::RankStore {
   }
   void updated() override { inner_->updated(); }
   void rehearse(bool on) override { inner_->rehearse(on); }
+  void gather(const at::Tensor& whole, const at::Tensor& mine) const override { inner_->gather(whole, mine); }
 
  private:
   void spoil_weights(const model::Unit& unit) {

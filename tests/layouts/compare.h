@@ -13,6 +13,9 @@ struct Tolerance {
   double loss;      // relative
   double gradient;  // of a tensor's largest entry
   double weight;    // of a tensor's length, at the end
+  // Weights whose names end so are left to chance. Softmax hardly sees what all keys have in common: in bf16 the gradient of their bias is
+  // rounding alone, and methods that go by its sign or its own size walk anywhere.
+  const char* by_chance = nullptr;
 };
 // f32: what sums in another order differ by. bf16: a gradient passes some ten roundings to 8 bits (2^-9 of a number each), and those of
 // micro-batches and ranks are rounded before they are summed. Weights part further, because methods that divide by a gradient's own size

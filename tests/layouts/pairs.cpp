@@ -29,7 +29,7 @@ std::set<Pair> all_pairs(const Row& sizes) {
 
 }  // namespace
 
-std::vector<Row> covering_rows(const Row& sizes, std::size_t more) {
+std::vector<Row> covering_rows(const Row& sizes) {
   std::set<Pair> open = all_pairs(sizes);
   std::vector<Row> rows, used;
   for (const std::size_t size : sizes) used.emplace_back(size);
@@ -59,15 +59,18 @@ std::vector<Row> covering_rows(const Row& sizes, std::size_t more) {
     }
     rows.push_back(std::move(row));
   }
+  return rows;
+}
+
+void add_drawn_rows(std::vector<Row>& rows, const Row& sizes, std::size_t more, std::uint64_t seed) {
   std::set<Row> known(rows.begin(), rows.end());
   const std::size_t all = std::accumulate(sizes.begin(), sizes.end(), std::size_t{1}, std::multiplies());
-  std::mt19937_64 draw(1);
+  std::mt19937_64 draw(seed);
   for (const std::size_t wanted = std::min(all, rows.size() + more); rows.size() < wanted;) {
     Row row;
     for (const std::size_t size : sizes) row.push_back(draw() % size);
     if (known.insert(row).second) rows.push_back(std::move(row));
   }
-  return rows;
 }
 
 }  // namespace lockstep::layouts

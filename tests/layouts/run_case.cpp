@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "layout/tables.h"
 #include "layouts/replayer.h"
+#include "rank/kernels/session.h"
 #include "rank/parallel/sharded_store.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/run.h"
@@ -16,7 +17,7 @@ namespace lockstep::layouts {
 namespace {
 
 std::vector<float> values_of(const at::Tensor& numbers) {
-  const at::Tensor f32 = numbers.to(at::kFloat).contiguous();
+  const at::Tensor f32 = numbers.to(at::kCPU, at::kFloat).contiguous();
   return {f32.const_data_ptr<float>(), f32.const_data_ptr<float>() + f32.numel()};
 }
 
@@ -61,7 +62,7 @@ void describe_units(const train::Run& run, RankResult& result) {
 }
 
 void zero_padding(const model::Unit& unit) {
-  at::Tensor named = at::zeros({unit.elements()}, at::kBool);
+  at::Tensor named = at::zeros({unit.elements()}, unit.exact().options().dtype(at::kBool));
   for (const auto& piece : unit.pieces_of(named)) piece.view.fill_(true);
   unit.exact().masked_fill_(named.logical_not(), 0);
 }
@@ -89,19 +90,32 @@ std::vector<double> planned_for(const config::RunConfig& config, int ranks) {
   return all;
 }
 
-RankResult train(const config::RunConfig& config, Break rule, const comm::Place& place) {
+// On a GPU recordings are CUDA graphs; a CPU has none.
+config::RunConfig on(at::Device device, config::RunConfig config, Break rule) {
+  if (device.is_cpu()) return config;
+  config.trainer.target_device = config::DeviceKind::cuda;
+  config.trainer.deterministic = true;
+  config.trainer.cuda_graphs = rule == Break::nothing_but_replay;
+  return config;
+}
+
+RankResult train(const config::RunConfig& config, Break rule, const Seat& seat) {
+  const comm::Place& place = seat.place;
+  const kernels::Session session(seat.device, config.trainer.deterministic);
   train::RunRequest request{
-      .config = config, .folder = {}, .device = at::kCPU, .place = place, .page = std::make_shared<journal::PageWriter>("", 0)};
+      .config = config, .folder = {}, .device = seat.device, .place = place, .page = std::make_shared<journal::PageWriter>("", 0)};
   const parallel::ShardedStore* store = nullptr;  // null: units are whole
   request.units = [&](parallel::Replica& replica) {
     store = dynamic_cast<const parallel::ShardedStore*>(replica.store.get());
     break_store(replica, rule, place.rank);
   };
   const auto run = train::build_run(request);
-  if (rule == Break::nothing_but_replay) replay_micro_steps(*run, /*warm_up=*/1);
+  if (rule == Break::nothing_but_replay && seat.device.is_cpu()) replay_micro_steps(*run, /*warm_up=*/1);
+  if (seat.device.is_cuda() && place.world_size > 1) base::check(run->world->backend() == config::Backend::nccl, "ranks meet over NCCL");
   RankResult result;
   describe_units(*run, result);
   result.bf16_gradients = run->replica.store->updates().front().gradients.scalar_type() == at::kBFloat16;
+  result.on_a_gpu = seat.device.is_cuda();
   stir_adapters(*run);
   Watched watched(*run->gradients, [&] {
     if (run->progress.step == 0) result.gradients = held(*run, &model::HeldSlice::gradients);
@@ -109,7 +123,8 @@ RankResult train(const config::RunConfig& config, Break rule, const comm::Place&
   run->gradients = &watched;
   const std::vector<double> before = traffic_of(store);
   for (std::int64_t step = 1; step <= config.trainer.max_steps; ++step) {
-    const bool follows = step == 1 && config.trainer.optimizer == config::Optimizer::sgd;
+    const bool follows = step == 1 && config.trainer.optimizer == config::Optimizer::sgd &&
+                         config.trainer.optimizer_states == config::StateDType::f32;  // others are rounded by chance
     if (follows) result.before = held(*run, &model::HeldSlice::exact);
     train::train_step(*run);
     if (follows) result.after = held(*run, &model::HeldSlice::exact);
@@ -132,9 +147,9 @@ RankResult train(const config::RunConfig& config, Break rule, const comm::Place&
 
 }  // namespace
 
-RankResult run_case(const Table& table, const Case& one, Break rule, const std::string& folder, const comm::Place& place) {
+RankResult run_case(const Table& table, const Case& one, Break rule, const std::string& folder, const Seat& seat) {
   try {
-    return train(table.settings(one, folder), rule, place);
+    return train(on(seat.device, table.settings(one, folder), rule), rule, seat);
   } catch (const std::exception& error) {
     RankResult result;
     result.error = error.what();

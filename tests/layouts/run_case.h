@@ -10,8 +10,13 @@
 
 namespace lockstep::layouts {
 
-// Collective over the ranks of `place`, in a world of their own. folder: with the data. rule: done wrong on purpose. What is thrown becomes
-// the result's error.
-RankResult run_case(const Table& table, const Case& one, Break rule, const std::string& folder, const comm::Place& place);
+struct Seat {
+  at::Device device;
+  comm::Place place;
+};
+
+// Collective over the ranks of the place, in a world of their own. folder: with the data. rule: done wrong on purpose. What is thrown
+// becomes the result's error.
+RankResult run_case(const Table& table, const Case& one, Break rule, const std::string& folder, const Seat& seat);
 
 }  // namespace lockstep::layouts

@@ -44,8 +44,13 @@ Table Table::read() {
   table.every_case_ = strings(json.at("every case"));
   for (const Json& column : json.at("columns")) {
     Column& added = table.columns_.emplace_back(Column{.name = column.at("name"), .values = {}});
-    for (const Json& value : column.at("values"))
-      added.values.push_back({value.at("name"), value.contains("settings") ? strings(value.at("settings")) : std::vector<std::string>{}});
+    const auto add = [&](const Json& values) {
+      for (const Json& value : values)
+        added.values.push_back({value.at("name"), value.contains("settings") ? strings(value.at("settings")) : std::vector<std::string>{}});
+    };
+    add(column.at("values"));
+    added.in_pairs = added.values.size();
+    if (column.contains("more values")) add(column.at("more values"));
   }
   const auto read_rules = [&](const char* name, const char* text) {
     std::vector<Rule> rules;
@@ -60,12 +65,17 @@ Table Table::read() {
   return table;
 }
 
-std::vector<Case> Table::cases(std::size_t more) const {
-  std::vector<std::size_t> sizes;
-  for (std::size_t i = 0; i + 1 < columns_.size(); ++i) sizes.push_back(columns_[i].values.size());
+std::vector<Case> Table::cases(std::size_t more, std::uint64_t seed) const {
+  std::vector<std::size_t> in_pairs, sizes;
+  for (std::size_t i = 0; i + 1 < columns_.size(); ++i) {
+    in_pairs.push_back(columns_[i].in_pairs);
+    sizes.push_back(columns_[i].values.size());
+  }
   const Column& shards = columns_.back();
   std::vector<Case> all;
-  for (const std::vector<std::size_t>& row : covering_rows(sizes, more)) {
+  std::vector<std::vector<std::size_t>> rows = covering_rows(in_pairs);
+  add_drawn_rows(rows, sizes, more, seed);
+  for (const std::vector<std::size_t>& row : rows) {
     for (const Value& shard : shards.values) {
       Case& one = all.emplace_back();
       for (std::size_t i = 0; i < row.size(); ++i) one[columns_[i].name] = columns_[i].values[row[i]].name;

@@ -17,6 +17,7 @@ struct Value {
 struct Column {
   std::string name;
   std::vector<Value> values;  // the first one is the default
+  std::size_t in_pairs = 0;   // so many of them meet in pairs; the others come up in rows beyond those
 };
 
 // One value of every column.
@@ -29,8 +30,9 @@ class Table {
   static Table read();
 
   const std::vector<Column>& columns() const { return columns_; }
-  // Rows in which every pair of values of two columns meets, each with every shard: siblings follow each other. more: rows beyond those.
-  std::vector<Case> cases(std::size_t more = 0) const;
+  // Rows in which every pair of values of two columns meets, each with every shard: siblings follow each other. more: rows beyond those, in
+  // which every value comes up, drawn from this seed.
+  std::vector<Case> cases(std::size_t more = 0, std::uint64_t seed = 1) const;
   // The same numbers without other ranks: one rank, one micro-batch, no shards.
   static Case reference_of(Case one);
   // Columns that are not at their default.

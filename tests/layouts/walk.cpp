@@ -28,14 +28,14 @@ struct Turn {
 };
 
 // The largest teams first; teams of one size take turns, so that ranks seldom wait for each other.
-std::vector<Turn> turns_of(const std::vector<Job>& jobs) {
+std::vector<Turn> turns_of(const std::vector<Job>& jobs, int all_ranks) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < jobs.size(); ++i) order.push_back(i);
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ranks_of(jobs[a].one) > ranks_of(jobs[b].one); });
   std::vector<Turn> turns;
   std::map<int, int> of_size;
   for (const std::size_t number : order) {
-    const int ranks = ranks_of(jobs[number].one), team = of_size[ranks]++ % (ranks_there_are / ranks);
+    const int ranks = ranks_of(jobs[number].one), team = of_size[ranks]++ % (all_ranks / ranks);
     turns.push_back({number, team * ranks, ranks});
   }
   return turns;
@@ -51,18 +51,20 @@ comm::Place place_in(const Turn& turn, int rank) {
   return place;
 }
 
-void train_in_turn(const Table& table, const std::vector<Job>& jobs, const std::string& folder, int rank) {
-  for (const Turn& turn : turns_of(jobs)) {
+void train_in_turn(const Table& table, const std::vector<Job>& jobs, const std::string& folder, const comm::World& world) {
+  const int rank = world.place().rank;
+  for (const Turn& turn : turns_of(jobs, world.place().world_size)) {
     if (rank < turn.first || rank >= turn.first + turn.ranks) continue;
     const comm::Place place = place_in(turn, rank);
     const Job& job = jobs[turn.number];
-    run_case(table, job.one, job.rule, folder, place).write(result_file(folder, turn.number, place.rank));
+    run_case(table, job.one, job.rule, folder, {.device = world.device(), .place = place})
+        .write(result_file(folder, turn.number, place.rank));
   }
 }
 
 }  // namespace
 
-std::vector<Walked> walk(const Table& table, const std::vector<Job>& jobs) {
+std::vector<Walked> walk(const Table& table, const std::vector<Job>& jobs, int ranks) {
   std::optional<support::TemporaryFolder> own;
   if (std::getenv(folder_variable) == nullptr) {
     own.emplace();
@@ -71,25 +73,26 @@ std::vector<Walked> walk(const Table& table, const std::vector<Job>& jobs) {
   }
   const std::string folder = std::getenv(folder_variable);
   const auto outcomes = testing::try_ranks(
-      ranks_there_are, config::Backend::gloo,
+      ranks, config::Backend::gloo,
       [&](comm::World& world) {
-        train_in_turn(table, jobs, folder, world.place().rank);
+        train_in_turn(table, jobs, folder, world);
         return std::vector<double>{};
       },
       deadline_s, [](comm::World::Options& options) { options.timeout_s = deadline_s; });
+  if (testing::is_a_rank()) return {};  // its own walk is a later one
   ::unsetenv(folder_variable);
   for (std::size_t rank = 0; rank < outcomes.size(); ++rank)
     EXPECT_EQ(outcomes[rank].exit_code, 0) << "rank " << rank << ":\n" << outcomes[rank].log;
   std::vector<Walked> walked;
   for (std::size_t number = 0; number < jobs.size(); ++number) {
     Walked& one = walked.emplace_back(Walked{jobs[number], {}, {}});
-    std::vector<RankResult> ranks;
+    std::vector<RankResult> found;
     for (int rank = 0; rank < ranks_of(jobs[number].one); ++rank) {
       const std::filesystem::path file = result_file(folder, number, rank);
       if (!std::filesystem::exists(file)) one.wrong.push_back(fmt::format("rank {} left no result", rank));
-      if (one.wrong.empty()) ranks.push_back(RankResult::read(file));
+      if (one.wrong.empty()) found.push_back(RankResult::read(file));
     }
-    if (one.wrong.empty()) one.result = Result::of(ranks, one.wrong);
+    if (one.wrong.empty()) one.result = Result::of(found, one.wrong);
   }
   return walked;
 }

@@ -1,4 +1,4 @@
-// Walks many cases with eight living ranks: teams of the first, second, ... n ranks train side by side.
+// Walks many cases with living ranks: teams of the first, second, ... n ranks train side by side.
 #pragma once
 
 #include <string>
@@ -10,8 +10,6 @@
 
 namespace lockstep::layouts {
 
-inline constexpr int ranks_there_are = 8;
-
 struct Job {
   Case one;
   Break rule = Break::none;  // done wrong on purpose
@@ -22,7 +20,7 @@ struct Walked : Job {
   Result result;
   std::vector<std::string> wrong;  // what ranks do not agree on
 };
-// Starts the ranks, once, and waits for them. Results are in the order of the jobs.
-std::vector<Walked> walk(const Table& table, const std::vector<Job>& jobs);
+// Starts the ranks, once, and waits for them. Results are in the order of the jobs; in a rank of a later walk there are none.
+std::vector<Walked> walk(const Table& table, const std::vector<Job>& jobs, int ranks = 8);
 
 }  // namespace lockstep::layouts

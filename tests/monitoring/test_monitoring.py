@@ -32,8 +32,8 @@ def free_port():
         return one.getsockname()[1]
 
 
-def lockstep(*words, code=0):
-    done = subprocess.run([LOCKSTEP, *map(str, words)], capture_output=True, text=True, timeout=60, cwd=ROOT)
+def lockstep(*words, code=0, **environment):
+    done = subprocess.run([LOCKSTEP, *map(str, words)], capture_output=True, text=True, timeout=60, cwd=ROOT, env={**os.environ, **environment})
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stdout + done.stderr
 
@@ -47,12 +47,12 @@ def monitor_cpu_seconds(pid):
     return sum(seconds) if seconds else None
 
 
-def in_a_terminal(command, until, keys=b"", seconds=60, columns=100):
+def in_a_terminal(command, until, keys=b"", seconds=60, columns=100, environment={}):
     """All that a program writes to a terminal of its own until that holds, then what it still says after these keys; and its exit code."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(ROOT)
-        os.environ.update(COLUMNS=str(columns), NO_COLOR="1")
+        os.environ.update(COLUMNS=str(columns), NO_COLOR="1", **{"TERM": "xterm", **environment})
         os.execv(command[0], list(map(str, command)))
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
     out, deadline, pressed = b"", time.monotonic() + seconds, False
@@ -69,6 +69,27 @@ def in_a_terminal(command, until, keys=b"", seconds=60, columns=100):
     return out.decode(errors="replace"), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def resized_terminal(command):
+    """What a live screen shows after its window was made 40 columns narrow: long before its next look."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(ROOT)
+        os.environ.update(NO_COLOR="1", TERM="xterm")
+        os.execv(command[0], list(map(str, command)))
+    out, deadline, narrow = b"", time.monotonic() + 15, False
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    while time.monotonic() < deadline and not (narrow and b"\033[J" in out):
+        if select.select([terminal], [], [], 0.2)[0]:
+            out += os.read(terminal, 65536)
+        if not narrow and b"\033[J" in out:
+            time.sleep(0.3)
+            out, narrow = b"", True
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 40, 0, 0))
+    os.kill(pid, signal.SIGTERM)
+    os.waitpid(pid, 0)
+    return out.decode(errors="replace")
+
+
 class Watched:
     """A run of two ranks whose second one gets its batches late, looked at from all sides while it trains, then stopped."""
 
@@ -76,16 +97,18 @@ class Watched:
         self.port = free_port()
         config = write_config(folder, trainer={"max_steps": 100000, "log_interval": 2, "save_interval": 40, "max_checkpoints": 1, "lr_schedule": "constant"},
                               monitor={"tensorboard": True})
-        environment = {**os.environ, "LOCKSTEP_WANDB": "1", "LOCKSTEP_PROMETHEUS_PORT": str(self.port), "LOCKSTEP_TEST_FAULT": f"rank=1 action=slow phase=reading_data step=1 until=1000000 ms={SLOW_MS}"}
+        environment = {**os.environ, "LOCKSTEP_TEST_FAULT": f"rank=1 action=slow phase=reading_data step=1 until=1000000 ms={SLOW_MS}"}
         self.folder = folder / "watched"
         self.process = subprocess.Popen([LOCKSTEP, "train", "-f", config, "--output", folder, "--name", "watched", "--device", "cpu", "--ranks", "2",
-                                         "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT)
+                                         "--threads", "1", "--wandb", "--wandb-project", "stories", "--prometheus-port", str(self.port)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT)
         try:
             self.wait_for(lambda: any("loss" in line for line in lines_of(self.folder / "metrics.jsonl")), 60)
             self.wait_for(lambda: self.straggler_events(), 60)
             self.scraped = self.scrape("/metrics")
             self.screen = lockstep("watch", self.folder, "--once")
             self.live, self.live_code = in_a_terminal([str(LOCKSTEP), "watch", self.folder, "--interval", "0.2"], lambda out: out.count("\033[H") > 3, b"q")
+            self.narrow = resized_terminal([str(LOCKSTEP), "watch", self.folder, "--interval", "30"])
+            self.dumb, _ = in_a_terminal([str(LOCKSTEP), "watch", self.folder, "--interval", "0.2"], lambda out: out.count("\n") > 2, b"\x03", environment={"TERM": "dumb"})
             self.cpu_seconds = monitor_cpu_seconds(self.process.pid)
             self.listed = json.loads(lockstep("runs", "list", "--json", "--output", folder))["runs"]
         finally:
@@ -203,7 +226,7 @@ def test_wandb_reads_it(watched):
         records[-1].ParseFromString(data)
     assert [record.num for record in records] == list(range(1, len(records) + 1))
     (run,) = [record.run for record in records if record.WhichOneof("record_type") == "run"]
-    assert path.name == f"run-{run.run_id}.wandb" and run.display_name == "watched"
+    assert path.name == f"run-{run.run_id}.wandb" and (run.display_name, run.project) == ("watched", "stories")
     settings = {item.key: json.loads(item.value_json) for item in run.config.update}
     assert settings["trainer.learning_rate"] == 0.003 and settings["data.shuffle"] is True and settings["model.name"] == "tiny"
     history = {record.history.step.num: {item.key: json.loads(item.value_json) for item in record.history.item}
@@ -229,6 +252,34 @@ def test_watch_is_live_in_a_terminal_and_gives_it_back(watched):
     screens = watched.live.split("\033[H")[1:]
     assert len(screens) > 3 and all("watched  training" in screen for screen in screens)
     assert "watched  training" in watched.live.split("\033[?1049l")[1], "the last screen stays"
+
+
+def test_watch_fits_a_window_that_becomes_narrow(watched):
+    lines = re.sub(r"\033\[[0-9;]*[A-Za-z]", "", watched.narrow).replace("\r", "").split("\n")
+    assert 3 < len(lines) <= 12 and all(len(line) <= 40 for line in lines), watched.narrow
+    assert lines[0].startswith("watched  training")
+
+
+def test_watch_says_lines_where_a_terminal_knows_no_screen(watched):
+    assert "\033" not in watched.dumb and "watched  training  step " in watched.dumb
+
+
+@pytest.mark.parametrize("settings, environment, code, says", [
+    (["--prometheus-port", "70000"], {}, 2, "monitor.prometheus_port = 70000"),
+    ([], {"LOCKSTEP_PROMETHEUS_PORT": "high"}, 2, "LOCKSTEP_PROMETHEUS_PORT=high is no port"),
+    (["--prometheus-port", "TAKEN"], {}, 3, "of 127.0.0.1 cannot be used for Prometheus: Address already in use"),
+    (["--prometheus-port", "1"], {"LOCKSTEP_PROMETHEUS_PORT": "TAKEN"}, 3, "of 127.0.0.1 cannot be used for Prometheus: Address already in use"),
+])
+def test_a_port_for_prometheus_that_cannot_be_is_told_before_ranks_start(tmp_path, settings, environment, code, says):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        environment = {**os.environ, **{name: value.replace("TAKEN", port) for name, value in environment.items()}}
+        done = subprocess.run([LOCKSTEP, "train", "-f", write_config(tmp_path), "--output", tmp_path, "--name", "p", "--device", "cpu", "--ranks", "1",
+                               *[word.replace("TAKEN", port) for word in settings]], capture_output=True, text=True, timeout=60, cwd=ROOT, env=environment)
+    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+    assert not list((tmp_path / "p").glob("ranks/*.log"))
 
 
 def test_a_terminal_sees_a_bar_with_the_time_that_is_left(tmp_path):
@@ -257,5 +308,41 @@ def test_runs_are_listed_and_plotted(watched, tmp_path):
     said = lockstep("runs", "plot", watched.folder, "--metric", "rank_seconds.data", "--smooth", "0.9", "-o", picture)
     assert said == f"{picture}: rank_seconds.data of 1 run, {len(watched.steps)} points\n"
     assert len(xml.etree.ElementTree.parse(picture).getroot().findall(".//{*}path")) == 2
+    image = pytest.importorskip("PIL.Image")
+    for words, curves in (([], 1), (["--smooth", "0.9"], 2)):
+        lockstep("runs", "plot", watched.folder, *words, "-o", tmp_path / "loss.png")
+        drawn = image.open(tmp_path / "loss.png")
+        drawn.load()
+        assert (drawn.size, drawn.mode) == ((1920, 1080), "RGB") and (tmp_path / "loss.png").stat().st_size < 2_000_000
+        colors = {color: count for count, color in drawn.getcolors(1 << 24)}
+        assert colors[0xff, 0xff, 0xff] > 1_700_000 and colors[0x00, 0x72, 0xb2] > 500, "a white page with a blue curve"
+        assert colors[0xdd, 0xdd, 0xdd] > 2000 and colors[0x33, 0x33, 0x33] > 50, "with its grid and its title"
+    assert "a picture is NAME.svg or NAME.png" in lockstep("runs", "plot", watched.folder, "-o", tmp_path / "loss.gif", code=2)
     assert "Did you mean loss?" in lockstep("runs", "plot", watched.folder, "--metric", "los", "-o", picture, code=2)
     assert "Did you mean watched?" in lockstep("watch", "wached", "--output", watched.folder.parent, code=2)
+
+
+def test_runs_fit_a_narrow_terminal_and_one_that_knows_ascii_alone(watched):
+    def table(columns, locale):
+        command = f"stty cols {columns}; exec {LOCKSTEP} runs --output {watched.folder.parent}"
+        out, code = in_a_terminal(["/bin/sh", "-c", command], lambda out: "watched" in out, columns=columns, environment={"LC_ALL": locale})
+        assert code == 0
+        return out.replace("\r", "").rstrip("\n").split("\n")
+
+    wide, narrow, plain = table(200, "C.UTF-8"), table(48, "C.UTF-8"), table(200, "C")
+    assert wide[0].split() == ["run", "state", "step", "loss", "evaluation", "speed", "lasted", "on", "disk", "started"] and re.search("[▁▂▃▄▅▆▇█]{8}", wide[1])
+    assert narrow[0].split()[:4] == ["run", "state", "step", "loss"] and all(len(line) <= 48 for line in narrow), narrow
+    assert all(line.isascii() for line in plain) and re.search(r"[_.:=+*#-]{8}", plain[1]), plain
+    assert "started" in lockstep("runs", "--output", watched.folder.parent), "a pipe has all of it"
+    assert lockstep("watch", watched.folder, "--once", LC_ALL="", LC_CTYPE="", LANG="de_DE.ISO-8859-1").isascii()
+
+
+def test_watch_says_why_a_run_failed(tmp_path):
+    config = write_config(tmp_path, trainer={"max_steps": 50})
+    environment = {**os.environ, "LOCKSTEP_TEST_FAULT": "rank=1 action=kill phase=forward step=3"}
+    subprocess.run([LOCKSTEP, "train", "-f", config, "--output", tmp_path, "--name", "dies", "--device", "cpu", "--ranks", "2", "--threads", "1"], capture_output=True, env=environment, cwd=ROOT, timeout=120)
+    for words in (["--once"], []):  # a screen, and a line
+        said = lockstep("watch", tmp_path / "dies", *words)
+        assert "failed" in said and "rank 1" in said and "SIGKILL" in said, said
+    (run,) = json.loads(lockstep("runs", "--json", "--output", tmp_path))["runs"]
+    assert run["state"] == "failed" and "rank 1" in run["error"]

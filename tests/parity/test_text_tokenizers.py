@@ -72,14 +72,6 @@ def test_encode_equals_python(tool, folder, name, special):
         assert ours["spans"] == [[starts[begin], starts[end]] for begin, end in expected.offsets], text
 
 
-@pytest.mark.parametrize("threads", [0, 1, 3])
-@pytest.mark.parametrize("name", NAMES)
-def test_many_at_once_equal_one_by_one(tool, folder, name, threads):
-    path = folder(name)
-    expected = [encoding.ids for encoding in python_side(path).encode_batch(TEXTS, add_special_tokens=True)]
-    assert tool.ask("encode_all", folder=str(path), texts=TEXTS, special=True, threads=threads)["tokens"] == expected
-
-
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_decode_equals_python(tool, folder, name, skip):

@@ -51,8 +51,20 @@ def test_followed_asked_stopped_and_resumed(tmp_path):
     texts = again.generate(["Once upon a time", "The sea"], max_tokens=4, temperature=0, device="cpu")
     assert len(texts) == 2 and texts[0].finish == "length"
     assert again.generate("The sea", max_tokens=4, temperature=0, device="cpu") == texts[1]
+    assert again.generate(iter(["The sea"]), max_tokens=4, temperature=0, device="cpu") == texts[1:] and again.generate([]) == []
     third = lockstep.resume(run.folder, ranks=2, **{"trainer.max_steps": last.step + 3})  # by its folder alone
     assert [line["step"] for line in third if "loss" in line] == [last.step + 3]
+
+
+def test_checkpoints_are_found_where_the_settings_put_them(tmp_path):
+    config = write_config(tmp_path, trainer={"max_steps": 4, "save_interval": 2, "checkpoint_dir": str(tmp_path / "elsewhere")})
+    run = lockstep.train(str(config), output=tmp_path, name="run", ranks=1, device="cpu")
+    run.wait()
+    found = [(one.step, one.path) for one in run.checkpoints()]
+    assert found == [(step, tmp_path / "elsewhere" / f"step-{step:06}") for step in (2, 4)]
+    with (run.folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write('{"event":"checkpoint","path":7}\n{"event":"checkpoint","pa')
+    assert [(one.step, one.path) for one in lockstep.attach(run.folder).checkpoints()] == found
 
 
 def test_a_dict_of_settings_equals_the_command(tmp_path):
@@ -126,3 +138,12 @@ def test_a_file_that_is_replaced_is_not_told_twice(tmp_path):
     assert next(lines)["step"] == 31
     (tmp_path / "lease").unlink()
     assert list(lines) == []
+
+
+@pytest.mark.parametrize("lease", ["", "no counter", "7\nno json", "7\n[1, 2]", "7\n{}", '7\n{"boot": "another machine", "pid": 1}'])
+def test_an_owner_that_says_nothing_more_is_not_waited_for_forever(tmp_path, monkeypatch, lease):
+    """Damaged, or of a machine that is gone: without a change for so long nobody trains it. Lines that a power cut has damaged are passed over."""
+    monkeypatch.setattr("lockstep.follow.EXPIRE_S", 0.5)
+    (tmp_path / "lease").write_text(lease)
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1}\n\0\0\0\n{"st\n[3]\n{"step": 2}\n{"step": 3')
+    assert [line["step"] for line in follow(tmp_path)] == [1, 2]

@@ -66,9 +66,14 @@ class Table:
 
 
 def test_unsloths_shape_gives_the_commands_losses(chat_model, command, tmp_path):
-    heard = []
+    heard, later = [], []
     trainer = unsloth_trainer(chat_model, tmp_path / "out", Table(RECORDS), callbacks=[heard.append], progress=False)
+    trainer.add_callback(later.append)
+    with pytest.raises(lockstep.LockstepError, match="train first"):
+        trainer.save_model(tmp_path / "nothing")
+    assert lockstep.FastLanguageModel.for_training(trainer.model) is trainer.model
     result = trainer.train()
+    assert later == heard and trainer.state.is_world_process_zero
     assert [line["loss"] for line in trainer.state.log_history if "loss" in line] == command.losses()
     assert heard == [line for line in trainer.state.log_history if "loss" in line]
     assert result.global_step == 5 and result.training_loss == pytest.approx(sum(command.losses()) / 5)
@@ -76,6 +81,8 @@ def test_unsloths_shape_gives_the_commands_losses(chat_model, command, tmp_path)
     # What was trained is there to be kept, merged and written with.
     trainer.model.save_pretrained(tmp_path / "adapter")
     assert (tmp_path / "adapter" / "adapter_model.safetensors").read_bytes() == (command.folder / "adapter" / "adapter_model.safetensors").read_bytes()
+    trainer.save_model(tmp_path / "saved")
+    assert (tmp_path / "saved" / "adapter_model.safetensors").read_bytes() == (tmp_path / "adapter" / "adapter_model.safetensors").read_bytes()
     trainer.model.save_pretrained_merged(tmp_path / "merged", trainer.tokenizer)
     question = [{"role": "user", "content": "say one"}]
     ask = {"max_new_tokens": 4, "do_sample": False, "device": "cpu"}
@@ -120,10 +127,29 @@ def test_texts_and_formatting_functions(chat_model, tmp_path):
     assert open(as_file([{"a": 1}, {"a": 2}], lambda row: [f"a is {row['a']}"])).read() == '{"text": "a is 1"}\n{"text": "a is 2"}\n'
     import numpy
     assert as_file([{"text": "ü", "n": numpy.int64(3)}]) == as_file([{"n": 3, "text": "ü"}][:0] + [{"text": "ü", "n": 3}])
-    for bad, words in (([], "empty"), ([3], "record 0 of the dataset is a int"), ([{"x": object()}], "cannot be written as JSON"),
+    for bad, words in (([], "empty"), ([{"text": "ok"}, {"text": "\ud800"}], "record 1 .* surrogates not allowed"), ([{"x": float("nan")}], "not JSON compliant"), ([3], "record 0 of the dataset is a int"), ([{"x": object()}], "cannot be written as JSON"),
                        ({"train": RECORDS}, "dict of splits"), ("no/such.jsonl", "no file here")):
         with pytest.raises(lockstep.LockstepError, match=words):
             as_file(bad)
+
+
+def test_a_cache_that_cannot_be_written_is_said(tmp_path, monkeypatch):
+    from lockstep.data import as_file
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", "/proc/nowhere"):
+        monkeypatch.setenv("LOCKSTEP_CACHE", str(place))
+        with pytest.raises(lockstep.LockstepError, match=f"{place}/datasets cannot be written: .* LOCKSTEP_CACHE names another") as caught:
+            as_file(["one"])
+        assert caught.value.code == 3
+
+    def breaks():
+        yield "one"
+        raise OSError("the dataset's own")
+
+    monkeypatch.setenv("LOCKSTEP_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(OSError, match="the dataset's own"):
+        as_file(breaks())
+    assert not list((tmp_path / "cache/datasets").iterdir()), "nothing half written is left"
 
 
 def test_trainer_from_random_weights_and_its_callbacks(tmp_path):
@@ -158,6 +184,8 @@ def test_trainer_from_random_weights_and_its_callbacks(tmp_path):
     assert stops.moments[0] == ("begin", 1e-3, 6) and stops.moments[1:7] == [1, 2, 3, 4, 5, 6] and set(stops.moments[7:]) == {"evaluate", "save", "end"}
     assert trainer.evaluate()["eval_loss"] == by_command.metrics()[-1].get("eval_loss", trainer.evaluate()["eval_loss"])
     assert "step 6/6  loss" in said.getvalue()
+    trainer.save_model(tmp_path / "model")
+    assert (tmp_path / "model" / "config.json").exists() and list((tmp_path / "model").glob("*.safetensors"))
     with pytest.raises(lockstep.RunFailed, match="already holds a run with checkpoints"):
         lockstep.Trainer(str(config), args={"output_dir": tmp_path / "out"}, launch=LAUNCH, progress=False).train()
 

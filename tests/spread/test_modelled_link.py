@@ -1,4 +1,6 @@
 """`lockstep bench step --link`: one rank of many, the others and their links modelled. No time is judged."""
+import json
+
 import pytest
 
 from e2e.test_bench import assert_spread, call, lines_of
@@ -12,6 +14,24 @@ def test_a_rank_of_many_behind_a_modelled_link(ranks, link, settings):
     assert step["ranks"] == ranks and f"one of {ranks} ranks, the others and their links modelled: {link}" in step["modelled"]
     assert ("between machines of 8" in step["modelled"]) == (ranks > 8) and ("no time at all" in step["modelled"]) == (link == "infinite")
     assert_spread(step["step_seconds"])
+
+
+def test_a_timeline_tells_what_a_step_waits_for(tmp_path):
+    trace = tmp_path / "step.json"
+    step = lines_of("bench", "step", "--model", "nano", "--seq", 16, "--batch", 2, "--steps", 1, "--warm-up", 1, "--device", "cpu", "--json", "--ranks", 8, "--link", "ethernet-100",
+                    "parallel.shard=full", "model.num_layers=5", "--timeline", trace)[0]
+    kinds = step["timeline"]["collectives"]
+    # Embedding, head and 5 layers; backward gathers again the 3 that are not there any more.
+    gathers, sums = kinds["all_gather"], kinds["reduce_scatter"]
+    assert gathers["operations"] == 7 + 3 and sums["operations"] == 7
+    assert 0 < gathers["exposed"] <= gathers["waits"] and gathers["exposed_seconds"] < step["step_seconds"]["max"] * 3
+    events = json.loads(trace.read_text())["traceEvents"]
+    lanes = {event["args"]["name"]: event["tid"] for event in events if event["ph"] == "M"}
+    assert {"step", "blocks", "waits", "all_gather", "reduce_scatter"} <= lanes.keys()
+    spans = {lane: [event for event in events if event["ph"] == "X" and event["tid"] == row] for lane, row in lanes.items()}
+    assert len(spans["all_gather"]) == gathers["operations"] and len(spans["waits"]) >= gathers["waits"]
+    for row in spans.values():
+        assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in zip(row, row[1:])), "a lane does one thing at a time"
 
 
 @pytest.mark.parametrize("words,expected", [(["--ranks", 8], "go together"), (["--link", "nvlink8"], "go together"), (["--ranks", 8, "--link", "nvlnk"], "Did you mean nvlink"),

@@ -124,6 +124,17 @@ def test_every_room_is_a_library():
             assert library in built, f"{room} has no library {library}"
 
 
+def test_every_source_has_a_command_of_its_own():
+    """Also where the files of a folder are compiled as one: clang-tidy and editors look at files."""
+    done = subprocess.run([ROOT / "tools/compile_commands.py", BUILD], capture_output=True, text=True, check=True)
+    commands = {entry["file"]: entry["command"] for entry in json.loads(done.stdout)}
+    sources = [ROOT / name for name in subprocess.run(["git", "ls-files", "src/*.cpp"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()]
+    assert sources
+    for source in sources:
+        if source.parent.name not in ("stub", "plugin"):  # of other builds
+            assert f"-c {source}" in commands.get(str(source), ""), source
+
+
 COUNTER = """// A test.
 #include "base/mutex.h"
 struct Counter {

@@ -33,15 +33,16 @@ def free_port() -> int:
 
 
 class Served:
-    def __init__(self, folder: pathlib.Path, *flags: str, env: dict | None = None):
-        self.folder, self.flags, self.env = folder, flags, env or {}
+    def __init__(self, folder: pathlib.Path, *flags: str, env: dict | None = None, prefix: tuple[str, ...] = ()):
+        """prefix: words before the command."""
+        self.folder, self.flags, self.env, self.prefix = folder, flags, env or {}, prefix
         self.output = folder / "runs"
         self.port = free_port()
         self.start()
 
     def start(self) -> None:
         self.process = subprocess.Popen(
-            [LOCKSTEP, "ui", "--port", str(self.port), "--output", str(self.output), "--folder", str(self.folder), *self.flags],
+            [*self.prefix, LOCKSTEP, "ui", "--port", str(self.port), "--output", str(self.output), "--folder", str(self.folder), *self.flags],
             cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **self.env})
         line = self.process.stdout.readline()
         assert ":" in line, f"the page did not start: {self.process.stderr.read()}"
@@ -93,6 +94,13 @@ class Served:
     def begin(self, name: str, **settings: str) -> str:
         values = {**TINY, "name": name, **{key.replace("__", "."): value for key, value in settings.items()}}
         return self.json("POST", "/api/runs", {"settings": values}, 202)["name"]
+
+    def wait_for_run(self, name: str, seconds: float = 60) -> None:
+        """Until a run that was started elsewhere has a folder here."""
+        deadline = time.monotonic() + seconds
+        while not (self.output / name / "metrics.jsonl").exists():
+            assert time.monotonic() < deadline, f"{name} did not begin"
+            time.sleep(0.1)
 
     def wait_for(self, name: str, holds, seconds: float = 60) -> dict:
         deadline = time.monotonic() + seconds

@@ -6,8 +6,6 @@ import signal
 import subprocess
 import time
 
-import pytest
-
 import browser
 from serving import TINY
 
@@ -26,22 +24,6 @@ flash_attention: true
 """
 
 
-@pytest.fixture(scope="module")
-def chrome():
-    browser.expect_tools()
-    made = browser.Browser()
-    yield made
-    made.close()
-    assert made.complaints == []
-
-
-@pytest.fixture
-def page(chrome):
-    window = chrome.window()
-    yield window
-    window.context.close()
-
-
 def fill_tiny(page, served, **changes):
     """The values of a tiny run, as one who has typed them before: the form keeps them in its tab."""
     page.goto(served.url + "/")
@@ -56,6 +38,16 @@ def step_shown(page) -> int:
 
 def wait_for_step(page, at_least: int) -> None:
     page.wait_for_function("n => Number((document.querySelector('.progress b')?.textContent ?? '').replace(/\\D/g, '')) >= n", arg=at_least, timeout=60_000)
+
+
+def bright_pixels(page) -> int:
+    """Of the first chart's canvas, those painted nearly white: the lines of a light page's grid."""
+    return page.evaluate("""() => {
+        const canvas = document.querySelector("canvas"), pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        let bright = 0;
+        for (let i = 0; i < pixels.length; i += 4) bright += pixels[i + 3] > 200 && pixels[i] > 200 && pixels[i + 1] > 200 && pixels[i + 2] > 200;
+        return bright;
+    }""")
 
 
 def test_empty_says_what_to_do(page, served):
@@ -117,6 +109,44 @@ def test_a_killed_rank_is_explained(page, served):
     assert browser.violations(page) == []
 
 
+def test_a_run_that_hangs_can_be_ended(page, served):
+    """Its ranks stand still: a stop is not heard, so the page says what ending it costs, and ends it."""
+    served.begin("hangs", trainer__max_steps="200000", trainer__save_interval="5")
+    served.wait_for("hangs", lambda run: run["step"] >= 7)
+    launcher = json.loads((served.output / ".ui" / "hangs.start").read_text())["pid"]
+    workers = [int(pid) for pid in subprocess.run(["pgrep", "-P", str(launcher)], capture_output=True, text=True).stdout.split()]
+    page.goto(served.url + "/runs/hangs")
+    wait_for_step(page, 7)
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_text("It was asked to stop").wait_for()
+    assert re.search(r"Ending it loses (the [\d,]+ steps since checkpoint [\d,]+, and nothing before|nothing: its last step is saved)\.", page.get_by_role("alert").inner_text())
+    browser.picture(page, "hangs")
+    page.get_by_role("button", name="End it").click()
+    page.get_by_role("button", name="Resume").wait_for()
+    assert served.json("GET", "/api/runs/hangs")["state"] == "ended"
+    assert not any(os.path.exists(f"/proc/{pid}") and open(f"/proc/{pid}/stat").read().split()[2] != "Z" for pid in [launcher, *workers])
+    assert "is not being trained" in served.json("POST", "/api/runs/hangs/end", {}, 409)["error"]
+
+
+def test_a_checkpoint_is_exported_and_a_run_is_deleted_while_someone_looks(page, served):
+    served.begin("gives", trainer__max_steps="6")
+    served.wait_for("gives", lambda run: run["state"] == "complete")
+    page.goto(served.url + "/runs/gives?tab=checkpoints")
+    page.get_by_role("button", name="Export step 6").click()
+    made = page.get_by_label("Model folders")
+    made.get_by_text("✓ made").wait_for(timeout=60_000)
+    assert "exports/step-000006" in made.inner_text() and page.get_by_role("button", name="Export step 6").is_disabled()
+    browser.picture(page, "exported")
+    assert browser.violations(page) == []
+    other = page.context.new_page()  # two tabs: one deletes what the other shows
+    other.goto(served.url)
+    other.get_by_label("Delete gives").click()
+    other.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_text("there is no run gives").wait_for()
+
+
 def test_mistakes_stand_at_their_fields(page, served):
     fill_tiny(page, served)
     page.locator("#field-trainer-learning_rate").fill("fast")
@@ -131,6 +161,18 @@ def test_mistakes_stand_at_their_fields(page, served):
     page.get_by_label("Search settings").fill("weight decay")
     page.get_by_label("trainer.weight_decay").fill("0.2")
     page.get_by_text("trainer.weight_decay=0.2").wait_for()
+
+
+def test_only_start_starts(page, served):
+    """Copying the command, taking a value back, choosing and inspecting: none of it sends the form."""
+    fill_tiny(page, served, name="unstarted", trainer__max_steps="5")
+    page.get_by_label("The same as a command").wait_for()
+    page.locator("#field-trainer-learning_rate").fill("0.5")
+    page.get_by_role("button", name="Back to the default of trainer.learning_rate").click()
+    page.get_by_role("button", name="copy", exact=True).click()
+    page.get_by_role("button", name=re.compile("copied|selected")).wait_for()
+    page.wait_for_timeout(500)
+    assert page.url.endswith("/new") and not (served.output / "unstarted").exists() and not (served.output / ".ui" / "unstarted.start").exists()
 
 
 def test_a_file_of_another_program_is_imported(page, served):
@@ -181,7 +223,7 @@ def test_dark_and_a_phone(chrome, served):
     if not (served.output / "quick").exists():
         served.begin("quick", trainer__max_steps="30")
         served.wait_for("quick", lambda run: run["state"] == "complete")
-    for name, options in (("dark", {"dark": True}), ("phone", {"width": 390, "height": 844}), ("phone-dark", {"width": 390, "height": 844, "dark": True}), ("wide", {"width": 2560, "height": 1440})):
+    for name, options in (("dark", {"dark": True}), ("phone", {"width": 390, "height": 844}), ("phone-dark", {"width": 390, "height": 844, "dark": True}), ("wide", {"width": 3840, "height": 2160})):
         window = chrome.window(**options)
         for view, path in (("run", "/runs/quick"), ("new", "/new"), ("list", "/")):
             window.goto(served.url + path)
@@ -192,6 +234,11 @@ def test_dark_and_a_phone(chrome, served):
             assert wide <= 0, (name, view, "scrolls sideways")
         if options.get("dark"):
             assert window.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 18, 22)"
+            window.goto(served.url + "/runs/quick")
+            window.locator("canvas").first.wait_for()
+            assert not bright_pixels(window), "charts are drawn with the colors of the light page"
+            window.get_by_label("Light colors").click()
+            assert bright_pixels(window), "charts follow when colors are chosen"
         window.context.close()
 
 

@@ -176,7 +176,7 @@ def test_odd_bodies_are_refused(served):
 @pytest.mark.parametrize("head", [
     b"POST /api/plan HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50000000\r\n\r\n", b"GET /" + b"a" * 60000 + b" HTTP/1.1\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100000 + b"\r\n\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X%d: y\r\n" * 200 + b"\r\n",
-])
+], ids=["body", "address", "header", "headers"])
 def test_large_ones_are_refused(served, head):
     assert status_of(served.raw(head)) in (400, 413, 414, 431)
     still_serves(served)

@@ -1,29 +1,15 @@
 """The page beside runs, in Chromium: chat with a model, look at data, plan placements, keep presets, queue a run, ranks and GPUs."""
 import json
+import os
 import re
+import signal
+import subprocess
 import time
-
-import pytest
 
 import browser
 from serving import TINY
 from support.chat_model import write_model, write_tokenizer
-
-
-@pytest.fixture(scope="module")
-def chrome():
-    browser.expect_tools()
-    made = browser.Browser()
-    yield made
-    made.close()
-    assert made.complaints == []
-
-
-@pytest.fixture
-def page(chrome):
-    window = chrome.window()
-    yield window
-    window.context.close()
+from support.lockstep import LOCKSTEP, ROOT, write_config
 
 
 def test_chat_with_two_models(page, served):
@@ -119,26 +105,45 @@ def test_a_run_waits_for_its_turn(page, served):
     assert served.wait_for("behind", lambda run: run["state"] == "complete")["step"] == 10
 
 
-def test_ranks_and_gpus_are_shown(page, served):
-    """What launchers write of GPUs (docs/monitoring.md), with one that is hot and one rank that is slow."""
+def test_the_rank_that_the_others_wait_for_is_shown(page, served):
+    """From what a real launcher and real ranks write: rank 1 gets its batches late."""
+    config = write_config(served.folder, trainer={"max_steps": 100000, "log_interval": 2, "lr_schedule": "constant"})
+    fault = {"LOCKSTEP_TEST_FAULT": "rank=1 action=slow phase=reading_data step=1 until=1000000 ms=60", "OMP_NUM_THREADS": "1"}
+    run = subprocess.Popen([LOCKSTEP, "train", "-f", config, "--output", served.output, "--name", "late", "--device", "cpu", "--ranks", "2", "--threads", "1", "--headless"],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **fault}, cwd=ROOT)
+    try:
+        served.wait_for_run("late")
+        page.goto(served.url + "/runs/late")
+        ranks = page.get_by_label("Ranks", exact=True)
+        ranks.get_by_text("holds the others up").first.wait_for(timeout=60_000)
+        assert re.search(r"rank 1\s*⚠ slowest", ranks.inner_text()) and re.search(r"Rank 1 holds the others up by [\d.]+ m?s a step \(\d+ %\), most of it in data\.", ranks.inner_text())
+        ranks.get_by_text("Its batches come late").wait_for(timeout=60_000)  # the launcher's own reason
+        widths = ranks.locator(".strip").evaluate_all("strips => strips.map(one => [...one.children].map(part => part.getBoundingClientRect().width / one.getBoundingClientRect().width))")
+        assert widths[1][0] > 0.3 > widths[0][0] and widths[0][3] > 0.3 > widths[1][3], "rank 1 reads data, rank 0 waits for it"
+        browser.picture(page, "late")
+        assert browser.violations(page) == []
+    finally:
+        run.send_signal(signal.SIGTERM)
+        run.wait(60)
+
+
+def test_gpus_are_shown(page, served):
+    """What launchers write of GPUs (docs/monitoring.md): one is hot, and shared with another process."""
     folder = served.output / "measured"
     (folder / "monitor").mkdir(parents=True)
     lines = [{"event": "started", "step": 0, "time": "2026-01-01T00:00:00Z"}, {"event": "model", "total_steps": 100, "parameters": 1000, "backend": "nccl"}]
     for step in range(1, 61):
         lines.append({"step": step, "loss": 4 - step / 30, "grad_norm": 1.0, "learning_rate": 1e-3, "tokens": 1000 * step, "tokens_per_second": 1e5, "step_seconds": 0.1,
                       "data_seconds": 0.001, "communication_seconds": 0.002, "memory_bytes": [60 << 30, 61 << 30], "mfu": 0.41, "time": f"2026-01-01T00:00:{step % 60:02}Z",
-                      "rank_seconds": {"data": [0.001, 0.03], "forward": [0.03, 0.03], "backward": [0.03, 0.03], "communication": [0.03, 0.001], "optimizer": [0.009, 0.009], "checkpoint": [0, 0], "other": [0, 0]},
-                      "straggler": {"rank": 1, "part": "data", "seconds": 0.029, "share": 0.29}})
+                      "rank_seconds": {"data": [0.001, 0.001], "forward": [0.03, 0.03], "backward": [0.03, 0.03], "communication": [0.03, 0.03], "optimizer": [0.009, 0.009], "checkpoint": [0, 0], "other": [0, 0]}})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     gpus = [{"gpu": 0, "utilization": 0.98, "memory_bytes": 71 << 30, "power_watts": 690, "temperature": 64, "clock_mhz": 1755, "throttle": [], "others": 0},
-            {"gpu": 1, "utilization": 0.91, "memory_bytes": 71 << 30, "power_watts": 540, "temperature": 83, "clock_mhz": 1200, "throttle": ["temperature"], "others": 1}]
+            {"gpu": 1, "utilization": 0.91, "memory_bytes": 71 << 30, "power_watts": 540, "temperature": 83, "clock_mhz": 1200, "throttle": ["software_thermal"], "others": 1}]
     (folder / "monitor" / "machine-0.jsonl").write_text(
         json.dumps({"event": "machine", "host": "box", "machine": 0, "gpus": [{"gpu": n, "ranks": [n], "name": "NVIDIA H100", "memory_bytes": 80 << 30} for n in (0, 1)]}) + "\n"
         + json.dumps({"seconds": 12.0, "gpus": gpus, "ranks": [{"rank": 0, "phase": "backward"}, {"rank": 1, "phase": "reading_data"}]}) + "\n")
     page.goto(served.url + "/runs/measured")
-    ranks = page.get_by_label("Ranks", exact=True)
-    ranks.wait_for()
-    assert re.search(r"rank 1\s*⚠ slowest", ranks.inner_text()) and "Rank 1 holds the others up by 0.0290 s a step (29 %), most of it in data." in ranks.inner_text()
+    page.get_by_label("Ranks", exact=True).wait_for()
     shown = page.get_by_label("GPUs of box").inner_text()
     assert "throttled by temperature: 1.20 GHz" in shown and "91 %" in shown and "1 other process" in shown
     browser.picture(page, "ranks")

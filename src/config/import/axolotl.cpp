@@ -9,10 +9,9 @@ namespace {
 constexpr std::string_view one_gpu = "one model and one sequence are on one GPU";
 constexpr std::string_view folder_says = "the model's folder says it";
 constexpr std::string_view evaluation = "evaluation says loss, perplexity and accuracy";
-constexpr std::string_view launcher = "lockstep starts and numbers the ranks";
 constexpr std::string_view only_came = "only for optimizers that are not built";
 
-constexpr std::array rows = std::to_array<ImportRow>({
+constexpr std::array axolotl_rows = std::to_array<ImportRow>({
     converted("base_model", "model.path", import_model),
     ignored("base_model_config", "the model's folder has its config.json"),
     ignored("model_type", "told by config.json"),
@@ -123,7 +122,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     ignored("peft_autocast_adapter_dtype", "adapters are updated in f32"),
     ignored("peft_ensure_weight_tying", "tied weights stay tied"),
     only_off("peft*", "initializations other than PEFT's standard one are not built"),
-    ignored("qlora_sharded_model_loading", "every rank reads the model's folder"),
+    ignored("qlora_sharded_model_loading", "ranks that hold shards read the model's folder once between them"),
     copied("loraplus_lr_ratio", "lora.b_lr_ratio"),
     ignored("loraplus_lr_embedding", "there are no adapters on embeddings"),
     ignored("merge_lora", "`lockstep merge` does"),
@@ -231,8 +230,9 @@ constexpr std::array rows = std::to_array<ImportRow>({
     converted("output_dir", "name, output", import_output),
     converted("resume_from_checkpoint", "checkpoint.resume", import_resume),
     flagged("auto_resume_from_checkpoints", "checkpoint.resume", "auto"),
+    converted("wandb_project", "monitor.wandb, monitor.wandb_project", import_wandb_project),
+    flagged("use_wandb", "monitor.wandb", "true"),
     ignored("wandb_*", no_tracker),
-    ignored("use_wandb", no_tracker),
     ignored("mlflow_*", no_tracker),
     ignored("hf_mlflow_log_artifacts", no_tracker),
     ignored("use_mlflow", no_tracker),
@@ -257,8 +257,8 @@ constexpr std::array rows = std::to_array<ImportRow>({
     only("sequence_parallel_degree", "1|off", one_gpu),
     only("context_parallel_size", "1|off", one_gpu),
     only("tensor_parallel_size", "1|off", one_gpu),
-    only("dp_shard_size", "1|off", "set parallel.shard=full, and parallel.replicate to dp_replicate_size"),
-    ignored("dp_replicate_size", "only read with dp_shard_size"),
+    converted("dp_shard_size", "parallel.shard", import_shard_size),
+    converted("dp_replicate_size", "parallel.replicate", import_groups),
     ignored("heads_k_stride", "only read with context parallelism"),
     ignored("ring_attn_func", "only read with context parallelism"),
     converted("ddp_timeout", "parallel.timeout_s", import_timeout),
@@ -308,7 +308,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     only_off("llama4_linearized_experts", "mixture of experts is not built yet"),
 });
 
-constexpr std::array defaults = std::to_array<ImportDefault>({
+constexpr std::array axolotl_defaults = std::to_array<ImportDefault>({
     {"micro_batch_size", "trainer.batch_size", "1"},
     {"gradient_accumulation_steps", "trainer.gradient_accumulation", "1"},
     {"weight_decay", "trainer.weight_decay", "0"},
@@ -319,7 +319,7 @@ constexpr std::array defaults = std::to_array<ImportDefault>({
 });
 
 // What Axolotl takes where a file is silent, if other keys do not say otherwise.
-void fill_in(Importer& to) {
+void fill_in_axolotl(Importer& to) {
   if (!to.has("warmup_steps") && !to.has("warmup_ratio") && import_has_warmup(to)) {
     to.fill_in("warmup_ratio", "trainer.warmup_ratio", "0.03");
     to.fill_in("warmup_steps", "trainer.warmup_steps", "100");  // at most
@@ -339,9 +339,9 @@ const ImportProgram& axolotl() {
       .word = "axolotl",
       .signs = {"base_model", "micro_batch_size", "datasets", "sequence_len", "val_set_size", "adapter", "num_epochs", "sample_packing",
                 "pad_to_sequence_len", "lr_scheduler", "flash_attention", "dataset_prepared_path", "pretraining_dataset"},
-      .rows = rows,
-      .defaults = defaults,
-      .fill_in = fill_in,
+      .rows = axolotl_rows,
+      .defaults = axolotl_defaults,
+      .fill_in = fill_in_axolotl,
       .model_key = "base_model"};
   return program;
 }

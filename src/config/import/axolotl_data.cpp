@@ -17,8 +17,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view known_types =
     "types chat_template, alpaca and completion are read; bring others into messages, prompt and completion, or text (docs/data.md)";
 
-std::string scalar(const YAML::Node& node) { return node && node.IsScalar() ? node.Scalar() : ""; }
-
 void type(Importer& to, const YAML::Node& value) {
   const std::string name = scalar(value);
   if (name == "chat_template") return;  // the names of its messages say the rest
@@ -97,7 +95,7 @@ void roles_to_train(Importer& to, const YAML::Node& value) {
   value.size() > 0 ? to.ignore("as here") : to.refuse("what assistants say is trained, or all: data.train_on");
 }
 
-void named_template(Importer& to, const YAML::Node& value) {
+void axolotl_template(Importer& to, const YAML::Node& value) {
   if (scalar(value) == "jinja") return to.ignore("chat_template_jinja says it");
   import_named_template(to, scalar(value));
 }
@@ -106,7 +104,7 @@ void taken(Importer&, const YAML::Node&) {}  // said where it was read
 
 constexpr std::string_view not_built = "not built; bring the records into the form they are to be trained in";
 
-constexpr std::array dataset_rows = std::to_array<ImportRow>({
+constexpr std::array axolotl_dataset_rows = std::to_array<ImportRow>({
     converted("path", "", taken),
     converted("data_files", "", taken),
     converted("type", "data.format", type),
@@ -126,7 +124,7 @@ constexpr std::array dataset_rows = std::to_array<ImportRow>({
     converted("roles_to_train", "", roles_to_train),
     only("train_on_eos", "turn", "the token that ends a trained turn is trained, and no other"),
     only("train_on_eot", "turn", "the token that ends a trained turn is trained, and no other"),
-    converted("chat_template", "data.chat_template", named_template),
+    converted("chat_template", "data.chat_template", axolotl_template),
     converted("chat_template_jinja", "data.chat_template", import_template),
     ignored("ds_type", "told by the file's name"),
     refused("name", "a part of a dataset on the Hub; fetch that part as JSONL"),
@@ -200,7 +198,7 @@ void axolotl_datasets(Importer& to, const YAML::Node& value) {
   to.enter("datasets[0].type", first["type"] ? first["type"] : first);
   if (!first["type"]) to.refuse("there is none, so the data is tokenized already: give tokens as a .bin file with --data");
   if (scalar(first["type"]) == "chat_template") message_format(to, first);
-  to.walk("datasets[0]", first, dataset_rows);
+  to.walk("datasets[0]", first, axolotl_dataset_rows);
 }
 
 void axolotl_pretraining(Importer& to, const YAML::Node& value) {
@@ -230,7 +228,7 @@ void axolotl_chat_template(Importer& to, const YAML::Node& value) {
   bool chats = false;
   for (const YAML::Node& dataset : datasets) chats = chats || (dataset.IsMap() && scalar(dataset["type"]) == "chat_template");
   if (datasets && !chats) return to.ignore("no dataset is of type chat_template");
-  named_template(to, value);
+  axolotl_template(to, value);
 }
 
 void axolotl_chat_template_jinja(Importer& to, const YAML::Node& value) {

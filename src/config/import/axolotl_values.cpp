@@ -9,7 +9,7 @@ namespace lockstep::config {
 namespace {
 
 // A quantized base without an adapter is how some files say "load it so"; it cannot be trained whole.
-void bits(Importer& to, const YAML::Node& value, std::string_view ours) {
+void axolotl_bits(Importer& to, const YAML::Node& value, std::string_view ours) {
   const auto yes = value.IsScalar() ? read_boolean(value.Scalar()) : std::nullopt;
   if (!yes) return to.refuse("must be true or false");
   if (!*yes) return to.ignore("off");
@@ -37,8 +37,8 @@ void axolotl_adapter(Importer& to, const YAML::Node& value) {
   if (kind == "qlora") to.set("model.load_in_4bit", "true");
 }
 
-void axolotl_four_bits(Importer& to, const YAML::Node& value) { bits(to, value, "model.load_in_4bit"); }
-void axolotl_eight_bits(Importer& to, const YAML::Node& value) { bits(to, value, "model.load_in_8bit"); }
+void axolotl_four_bits(Importer& to, const YAML::Node& value) { axolotl_bits(to, value, "model.load_in_4bit"); }
+void axolotl_eight_bits(Importer& to, const YAML::Node& value) { axolotl_bits(to, value, "model.load_in_8bit"); }
 
 void axolotl_bnb_config(Importer& to, const YAML::Node& value) {
   if (import_is_off(value)) return to.ignore("empty");

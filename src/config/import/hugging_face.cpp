@@ -27,12 +27,10 @@ void backend(Importer& to, const YAML::Node& value) {
 
 void include_tokens(Importer& to, const YAML::Node&) { to.ignore("metrics.jsonl counts tokens"); }
 
-constexpr std::string_view launcher = "lockstep starts and numbers the ranks";
 constexpr std::string_view no_metrics = "evaluation says loss, perplexity and accuracy";
-constexpr std::string_view generation = "`lockstep generate` writes texts";
 constexpr std::string_view gpus_only = "GPUs and CPUs only";
 
-constexpr std::array rows = std::to_array<ImportRow>({
+constexpr std::array hugging_face_rows = std::to_array<ImportRow>({
     converted("model_name_or_path", "model.path", import_model),
     converted("torch_dtype", "model.dtype", torch_dtype),
     converted("dtype", "model.dtype", torch_dtype),
@@ -146,9 +144,10 @@ constexpr std::array rows = std::to_array<ImportRow>({
     ignored("disable_tqdm", "--headless prints JSON lines"),
     ignored("use_legacy_prediction_loop", no_metrics),
     ignored("skip_memory_metrics", "metrics.jsonl has memory"),
-    converted("report_to", "monitor.tensorboard", import_report_to),
+    converted("report_to", "monitor.tensorboard, monitor.wandb", import_report_to),
     ignored("project", no_tracker),
     ignored("trackio_*", no_tracker),
+    converted("wandb_project", "monitor.wandb, monitor.wandb_project", import_wandb_project),
     ignored("wandb_*", no_tracker),
     converted("resume_from_checkpoint", "checkpoint.resume", import_resume),
     converted("fsdp", "parallel.shard", import_fsdp),
@@ -166,6 +165,11 @@ constexpr std::array rows = std::to_array<ImportRow>({
     converted("ddp_timeout", "parallel.timeout_s", import_timeout),
     ignored("local_rank", launcher),
     ignored("mp_parameters", launcher),
+    ignored("dispatch_batches", launcher),
+    ignored("split_batches", launcher),
+    only_off("sharded_ddp", "say it by parallel.shard: optimizer (stage 1), gradients (stage 2) or full (stage 3)"),
+    ignored("xpu_backend", gpus_only),
+    ignored("ray_scope", "one run is trained, not a search over many"),
     only_off("tpu_*", gpus_only),
     flagged("use_cpu", "trainer.target_device", "cpu"),
     flagged("no_cuda", "trainer.target_device", "cpu"),
@@ -181,7 +185,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     ignored("_n_gpu", launcher),
 });
 
-constexpr std::array defaults = std::to_array<ImportDefault>({
+constexpr std::array hugging_face_defaults = std::to_array<ImportDefault>({
     {"per_device_train_batch_size", "trainer.batch_size", "8"},
     {"gradient_accumulation_steps", "trainer.gradient_accumulation", "1"},
     {"learning_rate", "trainer.learning_rate", "5e-5"},
@@ -193,7 +197,7 @@ constexpr std::array defaults = std::to_array<ImportDefault>({
     {"save_total_limit", "trainer.max_checkpoints", "0"},
 });
 
-void fill_in(Importer& to) {
+void fill_in_hugging_face(Importer& to) {
   if (to.assigned("trainer.max_steps").empty()) to.fill_in("num_train_epochs", "trainer.num_epochs", "3");
 }
 
@@ -204,9 +208,9 @@ const ImportProgram& hugging_face() {
                                         .word = "huggingface",
                                         .signs = {"per_device_train_batch_size", "num_train_epochs", "lr_scheduler_type", "output_dir",
                                                   "logging_steps", "optim", "save_strategy"},
-                                        .rows = rows,
-                                        .defaults = defaults,
-                                        .fill_in = fill_in,
+                                        .rows = hugging_face_rows,
+                                        .defaults = hugging_face_defaults,
+                                        .fill_in = fill_in_hugging_face,
                                         .model_key = "model_name_or_path"};
   return program;
 }

@@ -67,7 +67,7 @@ void optimizer_type(Importer& to, const YAML::Node& value) {
   if (name == "lion" || name == "sgd" || name == "muon") return to.set("trainer.optimizer", name);
   to.refuse("choose trainer.optimizer: adamw, adamw_8bit, lion, sgd, adafactor or muon");
 }
-void betas(Importer& to, const YAML::Node& value) {
+void deepspeed_betas(Importer& to, const YAML::Node& value) {
   if (left_open(to, value)) return;
   if (!value.IsSequence() || value.size() != 2) return to.refuse("must be two numbers");
   to.set("trainer.beta1", value[0]);
@@ -75,7 +75,7 @@ void betas(Importer& to, const YAML::Node& value) {
 }
 constexpr std::array optimizer_parameters = std::to_array<ImportRow>({
     converted("lr", "trainer.learning_rate", unless_auto<rate>),
-    converted("betas", "trainer.beta1, trainer.beta2", betas),
+    converted("betas", "trainer.beta1, trainer.beta2", deepspeed_betas),
     converted("eps", "trainer.epsilon", unless_auto<epsilon>),
     converted("weight_decay", "trainer.weight_decay", unless_auto<decay>),
     converted("momentum", "trainer.momentum", unless_auto<momentum>),
@@ -86,12 +86,12 @@ constexpr std::array optimizer_parameters = std::to_array<ImportRow>({
 void optimizer_params(Importer& to, const YAML::Node& value) {
   value.IsMap() ? to.walk("optimizer.params", value, optimizer_parameters) : to.refuse("must be a map");
 }
-constexpr std::array optimizer_rows = std::to_array<ImportRow>({
+constexpr std::array deepspeed_optimizer_rows = std::to_array<ImportRow>({
     converted("type", "trainer.optimizer", optimizer_type),
     converted("params", "trainer.learning_rate, trainer.weight_decay", optimizer_params),
 });
-void optimizer(Importer& to, const YAML::Node& value) {
-  value.IsMap() ? to.walk("optimizer", value, optimizer_rows) : to.refuse("must be a map");
+void deepspeed_optimizer(Importer& to, const YAML::Node& value) {
+  value.IsMap() ? to.walk("optimizer", value, deepspeed_optimizer_rows) : to.refuse("must be a map");
 }
 
 void schedule_type(Importer& to, const YAML::Node& value) {
@@ -121,13 +121,13 @@ constexpr std::array schedule_parameters = std::to_array<ImportRow>({
 void schedule_params(Importer& to, const YAML::Node& value) {
   value.IsMap() ? to.walk("scheduler.params", value, schedule_parameters) : to.refuse("must be a map");
 }
-constexpr std::array schedule_rows = std::to_array<ImportRow>({
+constexpr std::array deepspeed_schedule_rows = std::to_array<ImportRow>({
     converted("type", "trainer.lr_schedule", schedule_type),
     converted("params", "trainer.warmup_steps", schedule_params),
 });
-void scheduler(Importer& to, const YAML::Node& value) {
+void deepspeed_scheduler(Importer& to, const YAML::Node& value) {
   if (!value.IsMap()) return to.refuse("must be a map");
-  to.walk("scheduler", value, schedule_rows);
+  to.walk("scheduler", value, deepspeed_schedule_rows);
   const YAML::Node type = value["params"] ? value["params"]["warmup_type"] : YAML::Node();
   if (!type || import_word(type) != "linear") {
     to.enter("scheduler.params.warmup_type", YAML::Node(""));
@@ -178,8 +178,8 @@ constexpr std::array deepspeed_rows = std::to_array<ImportRow>({
     converted("bf16", "model.dtype", bf16),
     converted("bfloat16", "model.dtype", bf16),
     converted("fp16", "model.dtype", fp16),
-    converted("optimizer", "trainer.optimizer", optimizer),
-    converted("scheduler", "trainer.lr_schedule", scheduler),
+    converted("optimizer", "trainer.optimizer", deepspeed_optimizer),
+    converted("scheduler", "trainer.lr_schedule", deepspeed_scheduler),
     converted("zero_optimization", "parallel.shard", import_zero),
     ignored("zero_allow_untested_optimizer", "only read with zero_optimization"),
     ignored("zero_force_ds_cpu_optimizer", "only read with zero_optimization"),

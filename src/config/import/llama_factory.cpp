@@ -24,13 +24,13 @@ void finetuning_type(Importer& to, const YAML::Node& value) {
   to.refuse("there are lora and full; blocks are chosen with lora.layers_to_transform");
 }
 
-void lora(Importer& to, const YAML::Node& value, std::string_view ours) {
+void factory_lora(Importer& to, const YAML::Node& value, std::string_view ours) {
   is_lora(to) ? to.set(ours, value) : to.ignore("only read with finetuning_type: lora");
 }
-void rank(Importer& to, const YAML::Node& value) { lora(to, value, "lora.rank"); }
-void alpha(Importer& to, const YAML::Node& value) { lora(to, value, "lora.alpha"); }
-void dropout(Importer& to, const YAML::Node& value) { lora(to, value, "lora.dropout"); }
-void targets(Importer& to, const YAML::Node& value) {
+void factory_rank(Importer& to, const YAML::Node& value) { factory_lora(to, value, "lora.rank"); }
+void factory_alpha(Importer& to, const YAML::Node& value) { factory_lora(to, value, "lora.alpha"); }
+void factory_dropout(Importer& to, const YAML::Node& value) { factory_lora(to, value, "lora.dropout"); }
+void factory_targets(Importer& to, const YAML::Node& value) {
   is_lora(to) ? import_lora_targets(to, value) : to.ignore("only read with finetuning_type: lora");
 }
 
@@ -63,7 +63,7 @@ void pure_bf16(Importer& to, const YAML::Node& value) {
   to.set("trainer.optimizer_states", "bf16");
 }
 
-void named_template(Importer& to, const YAML::Node& value) { import_named_template(to, import_text(value)); }
+void factory_template(Importer& to, const YAML::Node& value) { import_named_template(to, import_text(value)); }
 
 void media(Importer& to, const YAML::Node&) { to.stop(no_media); }
 
@@ -71,17 +71,17 @@ constexpr std::string_view no_dpo = "only read with stage dpo, kto or ppo";
 constexpr std::string_view inference = "only read when writing texts";
 constexpr std::string_view exporting = "`lockstep merge` and `lockstep export` write folders";
 constexpr std::string_view vocabulary = "the vocabulary stays as it is";
-constexpr std::string_view launcher = "lockstep starts the ranks";
+constexpr std::string_view ray_launcher = "lockstep starts the ranks";
 
-constexpr std::array own_rows = std::to_array<ImportRow>({
+constexpr std::array llama_factory_rows = std::to_array<ImportRow>({
     copied("adapter_name_or_path", "lora.adapters"),
     ignored("adapter_folder", "adapters are in the run folder"),
     converted("stage", "", stage),
     converted("finetuning_type", "lora.enabled", finetuning_type),
-    converted("lora_rank", "lora.rank", rank),
-    converted("lora_alpha", "lora.alpha", alpha),
-    converted("lora_dropout", "lora.dropout", dropout),
-    converted("lora_target", "lora.target_modules", targets),
+    converted("lora_rank", "lora.rank", factory_rank),
+    converted("lora_alpha", "lora.alpha", factory_alpha),
+    converted("lora_dropout", "lora.dropout", factory_dropout),
+    converted("lora_target", "lora.target_modules", factory_targets),
     copied("additional_target", "lora.modules_to_save"),
     copied("use_rslora", "lora.rslora"),
     copied("use_dora", "lora.dora"),
@@ -122,7 +122,7 @@ constexpr std::array own_rows = std::to_array<ImportRow>({
     ignored("dataset_dir", "read with dataset"),
     ignored("media_dir", "texts only"),
     refused("eval_dataset", "give a file with --validation-data"),
-    converted("template", "data.chat_template", named_template),
+    converted("template", "data.chat_template", factory_template),
     only("enable_thinking", "true",
          "the chat template of the model's folder decides; write one that does not think into a file and set "
          "data.chat_template"),
@@ -187,9 +187,9 @@ constexpr std::array own_rows = std::to_array<ImportRow>({
     ignored("reward_model_*", no_dpo),
     ignored("use_swanlab", no_tracker),
     ignored("swanlab_*", no_tracker),
-    ignored("ray_*", launcher),
-    ignored("resources_per_worker", launcher),
-    ignored("placement_strategy", launcher),
+    ignored("ray_*", ray_launcher),
+    ignored("resources_per_worker", ray_launcher),
+    ignored("placement_strategy", ray_launcher),
     converted("image_*", "", media),
     converted("video_*", "", media),
     converted("audio_*", "", media),
@@ -214,12 +214,12 @@ constexpr std::array own_rows = std::to_array<ImportRow>({
     ignored("profil*", "monitor.profile_steps traces steps"),
 });
 
-constexpr std::array own_defaults = std::to_array<ImportDefault>({
+constexpr std::array llama_factory_defaults = std::to_array<ImportDefault>({
     {"val_size", "data.validation_fraction", "0"},
     {"gradient_checkpointing", "trainer.recompute", "blocks"},
 });
 
-void fill_in(Importer& to) {
+void fill_in_llama_factory(Importer& to) {
   if (!to.has("dataset")) {
     to.enter("dataset", YAML::Node(""));
     to.refuse("the file names none: give one with --data FILE");
@@ -233,15 +233,15 @@ void fill_in(Importer& to) {
 }  // namespace
 
 const ImportProgram& llama_factory() {
-  static const std::vector<ImportRow> rows = followed_by(own_rows, hugging_face().rows);
-  static const std::vector<ImportDefault> defaults = followed_by(own_defaults, hugging_face().defaults);
+  static const std::vector<ImportRow> rows = followed_by(llama_factory_rows, hugging_face().rows);
+  static const std::vector<ImportDefault> defaults = followed_by(llama_factory_defaults, hugging_face().defaults);
   static const ImportProgram program = {.name = "LLaMA-Factory",
                                         .word = "llama-factory",
                                         .signs = {"finetuning_type", "cutoff_len", "stage", "template", "lora_rank", "lora_target",
                                                   "dataset_dir", "quantization_bit", "overwrite_cache", "dataset", "infer_backend"},
                                         .rows = rows,
                                         .defaults = defaults,
-                                        .fill_in = fill_in,
+                                        .fill_in = fill_in_llama_factory,
                                         .model_key = "model_name_or_path"};
   return program;
 }

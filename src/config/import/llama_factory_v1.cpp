@@ -8,7 +8,7 @@
 namespace lockstep::config {
 namespace {
 
-void model_class(Importer& to, const YAML::Node& value) {
+void v1_model_class(Importer& to, const YAML::Node& value) {
   const std::string name = import_word(value);
   if (name == "llm") return to.ignore("as here");
   name == "cls" ? to.stop(no_preferences) : to.stop(no_media);
@@ -47,21 +47,21 @@ void quant(Importer& to, const YAML::Node& value) {
   value.IsMap() ? to.walk("quant_config", value, quant_rows) : to.refuse("must be a map");
 }
 
-void dataset(Importer& to, const YAML::Node& value) {
+void v1_dataset(Importer& to, const YAML::Node& value) {
   const std::string name = import_text(value);
   if (name.ends_with(".yaml") || name.ends_with(".yml"))
     return to.refuse("a list of datasets: put their files together and give them with --data one.jsonl,two.jsonl");
   import_data_path(to, value);
 }
 
-void named_template(Importer& to, const YAML::Node& value) { import_named_template(to, import_text(value)); }
+void v1_template(Importer& to, const YAML::Node& value) { import_named_template(to, import_text(value)); }
 
 constexpr std::string_view sampling = "only read when writing texts";
 
-constexpr std::array rows = std::to_array<ImportRow>({
+constexpr std::array v1_rows = std::to_array<ImportRow>({
     converted("model", "model.path", import_model),
-    converted("model_class", "", model_class),
-    converted("template", "data.chat_template", named_template),
+    converted("model_class", "", v1_model_class),
+    converted("template", "data.chat_template", v1_template),
     ignored("trust_remote_code", no_remote_code),
     ignored("flash_attn", own_kernels),
     ignored("kernel_config", own_kernels),
@@ -69,8 +69,8 @@ constexpr std::array rows = std::to_array<ImportRow>({
     converted("peft_config", "lora.enabled, lora.rank", peft),
     converted("quant_config", "model.load_in_4bit", quant),
     only_off("dist_config", one_axis),
-    converted("train_dataset", "data.path", dataset),
-    converted("dataset", "data.path", dataset),
+    converted("train_dataset", "data.path", v1_dataset),
+    converted("dataset", "data.path", v1_dataset),
     refused("eval_dataset", "give a file with --validation-data"),
     converted("cutoff_len", "data.seq_len", import_length),
     converted("output_dir", "name, output", import_output),
@@ -95,7 +95,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     converted("save_steps", "trainer.save_interval", import_save_steps),
     copied("save_total_limit", "trainer.max_checkpoints"),
     converted("resume_from_checkpoint", "checkpoint.resume", import_resume),
-    converted("report_to", "monitor.tensorboard", import_report_to),
+    converted("report_to", "monitor.tensorboard, monitor.wandb", import_report_to),
     stops("stage", no_preferences),
     stops("beta", no_preferences),
     stops("dpo_config", no_preferences),
@@ -105,7 +105,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     ignored("max_new_tokens", sampling),
 });
 
-constexpr std::array defaults = std::to_array<ImportDefault>({
+constexpr std::array v1_defaults = std::to_array<ImportDefault>({
     {"micro_batch_size", "trainer.batch_size", "1"},
     {"learning_rate", "trainer.learning_rate", "1e-4"},
     {"eval_dataset", "data.validation_fraction", "0"},
@@ -119,8 +119,8 @@ const ImportProgram& llama_factory_v1() {
       .word = "llama-factory-v1",
       .signs = {"model_class", "peft_config", "kernel_config", "dist_config", "quant_config", "train_dataset", "init_config",
                 "sample_backend", "global_batch_size", "cutoff_len", "micro_batch_size"},
-      .rows = rows,
-      .defaults = defaults,
+      .rows = v1_rows,
+      .defaults = v1_defaults,
       .model_key = "model"};
   return program;
 }

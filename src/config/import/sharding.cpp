@@ -115,11 +115,26 @@ void import_fsdp_config(Importer& to, const YAML::Node& value) {
   if (read_boolean(find({"fsdp_offload_params", "offload_params", "cpu_offload"})).value_or(false)) to.note(on_gpus);
 }
 
+// Among how many devices a model is cut: those of a group here, -1 being all of them.
+void import_shard_size(Importer& to, const YAML::Node& value) {
+  if (import_is_off(value) || import_text(value) == "1") return to.ignore("off");
+  for (const char* section : {"fsdp", "fsdp_config", "deepspeed"})
+    if (to.has(section)) return to.ignore("parallel.shard, between the ranks of a group");
+  to.set("parallel.shard", "full");
+}
+
+void import_groups(Importer& to, const YAML::Node& value) {
+  if (import_is_off(value) || import_text(value) == "1") return to.ignore("off");
+  to.set("parallel.replicate", import_text(value));
+}
+
 // accelerate's section: the stage itself, or the file that has it.
 void import_deepspeed_config(Importer& to, const YAML::Node& value) {
   if (import_is_off(value) || !value.IsMap()) return to.ignore("off");
   if (value["deepspeed_config_file"]) return import_deepspeed(to, value["deepspeed_config_file"]);
   set_stage(to, value["zero_stage"] ? import_text(value["zero_stage"]) : "2");
+  for (const char* device : {"offload_optimizer_device", "offload_param_device"})
+    if (value[device] && import_word(value[device]) != "none") return to.note(on_gpus);
 }
 
 }  // namespace lockstep::config

@@ -13,8 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string scalar(const YAML::Node& value) { return value.IsScalar() ? value.Scalar() : ""; }
-
 // The longest text that the model's folder allows; nothing where there is no folder, or one that cannot be read.
 std::optional<std::int64_t> longest_of(const Importer& to) {
   if (!to.has_model_folder()) return std::nullopt;
@@ -26,6 +24,8 @@ std::optional<std::int64_t> longest_of(const Importer& to) {
 }
 
 }  // namespace
+
+std::string scalar(const YAML::Node& value) { return value && value.IsScalar() ? value.Scalar() : ""; }
 
 void import_model(Importer& to, const YAML::Node& value) {
   std::error_code error;
@@ -116,8 +116,18 @@ void import_timeout(Importer& to, const YAML::Node& value) {
 
 void import_report_to(Importer& to, const YAML::Node& value) {
   const std::string text = base::lower(import_text(value));
-  if (text.find("tensorboard") != text.npos || text == "all" || text == "[all]") return to.set("monitor.tensorboard", "true");
-  to.ignore("every run writes metrics.jsonl");
+  const bool all = text == "all" || text == "[all]";
+  const bool tensorboard = all || text.find("tensorboard") != text.npos, wandb = all || text.find("wandb") != text.npos;
+  if (tensorboard) to.set("monitor.tensorboard", "true");
+  if (wandb) to.set("monitor.wandb", "true");
+  if (!tensorboard && !wandb) to.ignore("every run writes metrics.jsonl");
+}
+
+// Naming a project is how files of theirs ask for W&B.
+void import_wandb_project(Importer& to, const YAML::Node& value) {
+  if (import_is_off(value)) return to.ignore("off");
+  to.set("monitor.wandb", "true");
+  to.set("monitor.wandb_project", value);
 }
 
 void import_quant_type(Importer& to, const YAML::Node& value) {

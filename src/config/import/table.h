@@ -142,15 +142,19 @@ class Importer {
 };
 
 std::string import_text(const YAML::Node& value);  // a value as it reads in a report
+std::string scalar(const YAML::Node& value);       // "" where there is none
 std::string import_word(const YAML::Node& value);  // a scalar in lower case, without the class that transformers writes before an enum
 bool import_is_off(const YAML::Node& value);       // false, 0, none, null, empty
 
 // Reasons that several tables give.
 inline constexpr std::string_view own_kernels = "Lockstep's own fused kernels are always on";
-inline constexpr std::string_view no_tracker = "every run writes metrics.jsonl; monitor.tensorboard writes TensorBoard files";
+inline constexpr std::string_view no_tracker =
+    "every run writes metrics.jsonl; monitor.tensorboard and monitor.wandb write files for those";
 inline constexpr std::string_view one_axis = "a model is cut into shards alone, parallel.shard: docs/shards.md";
 inline constexpr std::string_view no_remote_code = "code of a model is never run; the families in docs/finetuning.md are built in";
 inline constexpr std::string_view no_preferences = "preference and reward training are not built: Lockstep trains on text and answers";
+inline constexpr std::string_view launcher = "lockstep starts and numbers the ranks";
+inline constexpr std::string_view generation = "`lockstep generate` writes texts";
 inline constexpr std::string_view no_media = "models of images, video and sound are not built: Lockstep trains language models on text";
 inline constexpr std::string_view no_hub = "nothing is uploaded; `lockstep merge` and the adapter folder give what can be";
 inline constexpr std::string_view one_set = "one set of records is read: put files of one format together, --data one.jsonl,two.jsonl";
@@ -160,6 +164,8 @@ void import_zero(Importer& to, const YAML::Node& value);
 void import_deepspeed(Importer& to, const YAML::Node& value);
 void import_deepspeed_config(Importer& to, const YAML::Node& value);
 void import_fsdp(Importer& to, const YAML::Node& value);
+void import_groups(Importer& to, const YAML::Node& value);
+void import_shard_size(Importer& to, const YAML::Node& value);
 void import_fsdp_config(Importer& to, const YAML::Node& value);
 void import_model(Importer& to, const YAML::Node& value);
 void import_data_path(Importer& to, const YAML::Node& value);
@@ -180,6 +186,7 @@ void import_logging_steps(Importer& to, const YAML::Node& value);
 void import_max_steps(Importer& to, const YAML::Node& value);
 void import_epochs(Importer& to, const YAML::Node& value);
 void import_report_to(Importer& to, const YAML::Node& value);
+void import_wandb_project(Importer& to, const YAML::Node& value);
 void import_train_on_inputs(Importer& to, const YAML::Node& value);
 void import_lora_targets(Importer& to, const YAML::Node& value);
 void import_resume(Importer& to, const YAML::Node& value);

@@ -20,13 +20,13 @@ constexpr std::string_view chatml =
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 // Names that programs give to their copies of a family's template.
-struct Family {
+struct TemplateFamily {
   std::string_view name;        // a template's name that begins so
   std::string_view model_type;  // of config.json
   std::string_view in_name;     // of the models' names on the Hub, in lower case, without - _ .
   bool large_vocabulary = false;
 };
-constexpr std::array families = std::to_array<Family>({
+constexpr std::array families = std::to_array<TemplateFamily>({
     {"llama3", "llama", "llama3", true},
     {"llama_3", "llama", "llama3", true},
     {"llama2", "llama", "llama2"},
@@ -38,8 +38,8 @@ constexpr std::array families = std::to_array<Family>({
     {"qwen", "qwen2", "qwen2"},
 });
 
-const Family* family_of(const std::string& name) {
-  for (const Family& family : families) {
+const TemplateFamily* family_of(const std::string& name) {
+  for (const TemplateFamily& family : families) {
     if (base::lower(name).starts_with(family.name)) return &family;
   }
   return nullptr;
@@ -57,7 +57,7 @@ bool has_template(const fs::path& folder) {
   return tokenizer.is_object() && tokenizer.contains("chat_template") && !tokenizer["chat_template"].is_null();
 }
 
-bool is_of(const Family& family, const Importer& to) {
+bool is_of(const TemplateFamily& family, const Importer& to) {
   constexpr std::int64_t large = 100000;
   if (to.has_model_folder()) {
     const nlohmann::json config = json_of(fs::path(to.model()) / "config.json");
@@ -81,7 +81,7 @@ void import_named_template(Importer& to, const std::string& name) {
                ? to.ignore("the model's folder has a template, which is used")
                : to.refuse("the model's folder must have a template; or write one into a file and set data.chat_template");
   }
-  const Family* family = family_of(name);
+  const TemplateFamily* family = family_of(name);
   if (family == nullptr || !is_of(*family, to)) {
     return to.refuse(
         fmt::format("{}'s own template of this name is not built in. Leave the key out to use the one of the model's folder, or "

@@ -8,8 +8,6 @@
 namespace lockstep::config {
 namespace {
 
-std::string scalar(const YAML::Node& node) { return node && node.IsScalar() ? node.Scalar() : ""; }
-
 // "torchtune.models.llama3_1.lora_llama3_1_8b" -> "lora_llama3_1_8b"
 std::string component_of(const YAML::Node& part) {
   const std::string name = part && part.IsMap() ? scalar(part["_component_"]) : "";
@@ -27,7 +25,7 @@ std::string resolved(const Importer& to, std::string text) {
   return text;
 }
 
-void model_class(Importer& to, const YAML::Node&) {
+void torchtune_model_class(Importer& to, const YAML::Node&) {
   const std::string name = component_of(to.file()["model"]);
   if (name.find("vision") != name.npos || name.find("flamingo") != name.npos || name.find("clip") != name.npos) to.stop(no_media);
   const bool quantized = name.starts_with("qlora"), lora = quantized || name.starts_with("lora");
@@ -48,7 +46,7 @@ void attention_modules(Importer& to, const YAML::Node& value) {
 }
 
 constexpr std::array model_rows = std::to_array<ImportRow>({
-    converted("_component_", "lora.enabled, model.load_in_4bit", model_class),
+    converted("_component_", "lora.enabled, model.load_in_4bit", torchtune_model_class),
     converted("lora_attn_modules", "lora.target_modules", attention_modules),
     ignored("apply_lora_to_mlp", "lora.target_modules says it"),
     only_off("apply_lora_to_output", "the head has no adapter; lora.modules_to_save trains it whole"),
@@ -139,7 +137,7 @@ void source(Importer& to, const YAML::Node& value) {
   builder ? to.ignore("told by the file's name") : import_data_path(to, value);
 }
 void train_on_input(Importer& to, const YAML::Node& value) { import_train_on_inputs(to, value); }
-constexpr std::array dataset_rows = std::to_array<ImportRow>({
+constexpr std::array torchtune_dataset_rows = std::to_array<ImportRow>({
     converted("_component_", "data.format", dataset_class),
     converted("source", "data.path", source),
     converted("data_files", "data.path", data_files),
@@ -156,9 +154,9 @@ constexpr std::array dataset_rows = std::to_array<ImportRow>({
     refused("filter_fn", "records are trained as they stand"),
     refused("name", "a part of a dataset on the Hub; fetch that part as JSONL"),
 });
-void dataset(Importer& to, const YAML::Node& value) {
+void torchtune_dataset(Importer& to, const YAML::Node& value) {
   if (value.IsSequence()) return to.refuse(one_set);
-  value.IsMap() ? to.walk("dataset", value, dataset_rows) : to.refuse("must be a map");
+  value.IsMap() ? to.walk("dataset", value, torchtune_dataset_rows) : to.refuse("must be a map");
 }
 
 void optimizer_class(Importer& to, const YAML::Node& value) {
@@ -168,23 +166,23 @@ void optimizer_class(Importer& to, const YAML::Node& value) {
   if (name == "sgd" || name == "adafactor") return to.set("trainer.optimizer", name);
   to.refuse("there is none of this name here; choose trainer.optimizer: adamw, adamw_8bit, lion, sgd, adafactor or muon");
 }
-void betas(Importer& to, const YAML::Node& value) {
+void torchtune_betas(Importer& to, const YAML::Node& value) {
   if (!value.IsSequence() || value.size() != 2) return to.refuse("must be two numbers");
   to.set("trainer.beta1", value[0]);
   to.set("trainer.beta2", value[1]);
 }
-constexpr std::array optimizer_rows = std::to_array<ImportRow>({
+constexpr std::array torchtune_optimizer_rows = std::to_array<ImportRow>({
     converted("_component_", "trainer.optimizer", optimizer_class),
     copied("lr", "trainer.learning_rate"),
     copied("weight_decay", "trainer.weight_decay"),
     copied("eps", "trainer.epsilon"),
-    converted("betas", "trainer.beta1, trainer.beta2", betas),
+    converted("betas", "trainer.beta1, trainer.beta2", torchtune_betas),
     copied("momentum", "trainer.momentum"),
     ignored("fused", own_kernels),
     ignored("foreach", own_kernels),
 });
-void optimizer(Importer& to, const YAML::Node& value) {
-  value.IsMap() ? to.walk("optimizer", value, optimizer_rows) : to.refuse("must be a map");
+void torchtune_optimizer(Importer& to, const YAML::Node& value) {
+  value.IsMap() ? to.walk("optimizer", value, torchtune_optimizer_rows) : to.refuse("must be a map");
 }
 
 void schedule_class(Importer& to, const YAML::Node& value) {
@@ -192,13 +190,13 @@ void schedule_class(Importer& to, const YAML::Node& value) {
   name == "get_cosine_schedule_with_warmup" ? to.set("trainer.lr_schedule", "cosine")
                                             : to.refuse("choose trainer.lr_schedule: constant, linear, cosine or wsd");
 }
-constexpr std::array schedule_rows = std::to_array<ImportRow>({
+constexpr std::array torchtune_schedule_rows = std::to_array<ImportRow>({
     converted("_component_", "trainer.lr_schedule", schedule_class),
     copied("num_warmup_steps", "trainer.warmup_steps"),
     only("num_cycles", "0.5", "half a wave, from the top to the end"),
 });
-void scheduler(Importer& to, const YAML::Node& value) {
-  value.IsMap() ? to.walk("lr_scheduler", value, schedule_rows) : to.refuse("must be a map");
+void torchtune_scheduler(Importer& to, const YAML::Node& value) {
+  value.IsMap() ? to.walk("lr_scheduler", value, torchtune_schedule_rows) : to.refuse("must be a map");
 }
 
 void loss(Importer& to, const YAML::Node& value) {
@@ -224,14 +222,14 @@ void device(Importer& to, const YAML::Node& value) {
   import_word(value) == "cpu" ? to.set("trainer.target_device", "cpu") : to.ignore("GPUs are found");
 }
 
-constexpr std::array rows = std::to_array<ImportRow>({
+constexpr std::array torchtune_rows = std::to_array<ImportRow>({
     converted("model", "lora.enabled, lora.rank", model),
     converted("checkpointer", "model.path", checkpointer),
     converted("tokenizer", "data.seq_len", tokenizer),
-    converted("dataset", "data.path, data.format", dataset),
+    converted("dataset", "data.path, data.format", torchtune_dataset),
     only_off("dataset_val", "give a file with --validation-data"),
-    converted("optimizer", "trainer.optimizer, trainer.learning_rate", optimizer),
-    converted("lr_scheduler", "trainer.lr_schedule, trainer.warmup_steps", scheduler),
+    converted("optimizer", "trainer.optimizer, trainer.learning_rate", torchtune_optimizer),
+    converted("lr_scheduler", "trainer.lr_schedule, trainer.warmup_steps", torchtune_scheduler),
     converted("loss", "", loss),
     converted("epochs", "trainer.num_epochs", epochs),
     ignored("max_steps_per_epoch", "read with epochs"),
@@ -253,7 +251,8 @@ constexpr std::array rows = std::to_array<ImportRow>({
     ignored("fsdp_reshard_after_forward", "parallel.shard says what is cut"),
     only("tensor_parallel_dim", "1", "a model is cut by parallel.shard alone"),
     only("context_parallel_dim", "1", "one sequence is on one GPU"),
-    ignored("data_parallel_*", "parallel.shard says what is cut, parallel.replicate between how many groups"),
+    converted("data_parallel_shard_dim", "parallel.shard", import_shard_size),
+    converted("data_parallel_replicate_dim", "parallel.replicate", import_groups),
     ignored("optimizer_in_bwd", "an update comes after the whole backward pass"),
     ignored("compile", own_kernels),
     ignored("enable_fp8_training", "trainer.fp8"),
@@ -283,7 +282,7 @@ constexpr std::array rows = std::to_array<ImportRow>({
     stops("prompt", "a file for writing texts: `lockstep generate` does"),
 });
 
-constexpr std::array defaults = std::to_array<ImportDefault>({
+constexpr std::array torchtune_defaults = std::to_array<ImportDefault>({
     {"gradient_accumulation_steps", "trainer.gradient_accumulation", "1"},
     {"optimizer.weight_decay", "trainer.weight_decay", "0.01"},
     {"optimizer.betas", "trainer.beta2", "0.999"},
@@ -292,7 +291,7 @@ constexpr std::array defaults = std::to_array<ImportDefault>({
     {"dataset_val", "data.validation_fraction", "0"},
 });
 
-void fill_in(Importer& to) {
+void fill_in_torchtune(Importer& to) {
   if (!to.has("lr_scheduler")) to.fill_in("lr_scheduler", "trainer.lr_schedule", "constant");
 }
 
@@ -303,9 +302,9 @@ const ImportProgram& torchtune() {
       .name = "torchtune",
       .word = "torchtune",
       .signs = {"tokenizer", "checkpointer", "loss", "metric_logger", "max_steps_per_epoch", "enable_activation_checkpointing"},
-      .rows = rows,
-      .defaults = defaults,
-      .fill_in = fill_in,
+      .rows = torchtune_rows,
+      .defaults = torchtune_defaults,
+      .fill_in = fill_in_torchtune,
       .model_key = "checkpointer.checkpoint_dir"};
   return program;
 }

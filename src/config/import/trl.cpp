@@ -8,24 +8,24 @@
 namespace lockstep::config {
 namespace {
 
-void bits(Importer& to, const YAML::Node& value, std::string_view ours) {
+void trl_bits(Importer& to, const YAML::Node& value, std::string_view ours) {
   if (!read_boolean(import_text(value)).value_or(false)) return to.ignore("off");
   to.on("use_peft") ? to.set(ours, "true") : to.refuse("quantized weights are frozen: train an adapter, use_peft: true");
 }
-void four_bits(Importer& to, const YAML::Node& value) { bits(to, value, "model.load_in_4bit"); }
-void eight_bits(Importer& to, const YAML::Node& value) { bits(to, value, "model.load_in_8bit"); }
+void four_bits(Importer& to, const YAML::Node& value) { trl_bits(to, value, "model.load_in_4bit"); }
+void eight_bits(Importer& to, const YAML::Node& value) { trl_bits(to, value, "model.load_in_8bit"); }
 
 // Keys of adapters stand in files that do not use them.
-void lora(Importer& to, const YAML::Node& value, std::string_view ours) {
+void trl_lora(Importer& to, const YAML::Node& value, std::string_view ours) {
   to.on("use_peft") ? to.set(ours, value) : to.ignore("only read with use_peft");
 }
-void rank(Importer& to, const YAML::Node& value) { lora(to, value, "lora.rank"); }
-void alpha(Importer& to, const YAML::Node& value) { lora(to, value, "lora.alpha"); }
-void dropout(Importer& to, const YAML::Node& value) { lora(to, value, "lora.dropout"); }
-void modules_to_save(Importer& to, const YAML::Node& value) { lora(to, value, "lora.modules_to_save"); }
-void rslora(Importer& to, const YAML::Node& value) { lora(to, value, "lora.rslora"); }
-void dora(Importer& to, const YAML::Node& value) { lora(to, value, "lora.dora"); }
-void targets(Importer& to, const YAML::Node& value) {
+void trl_rank(Importer& to, const YAML::Node& value) { trl_lora(to, value, "lora.rank"); }
+void trl_alpha(Importer& to, const YAML::Node& value) { trl_lora(to, value, "lora.alpha"); }
+void trl_dropout(Importer& to, const YAML::Node& value) { trl_lora(to, value, "lora.dropout"); }
+void modules_to_save(Importer& to, const YAML::Node& value) { trl_lora(to, value, "lora.modules_to_save"); }
+void rslora(Importer& to, const YAML::Node& value) { trl_lora(to, value, "lora.rslora"); }
+void dora(Importer& to, const YAML::Node& value) { trl_lora(to, value, "lora.dora"); }
+void trl_targets(Importer& to, const YAML::Node& value) {
   to.on("use_peft") ? import_lora_targets(to, value) : to.ignore("only read with use_peft");
 }
 
@@ -93,7 +93,7 @@ void dtype(Importer& to, const YAML::Node& value) {
 
 constexpr std::string_view own_split = "a file is read whole";
 
-constexpr std::array own_rows = std::to_array<ImportRow>({
+constexpr std::array trl_rows = std::to_array<ImportRow>({
     ignored("base_model_revision", "a folder is what it is"),
     ignored("model_code_revision", "a folder is what it is"),
     converted("torch_dtype", "model.dtype", dtype),
@@ -140,15 +140,44 @@ constexpr std::array own_rows = std::to_array<ImportRow>({
     converted("loss_type", "", loss_type),
     flagged("activation_offloading", "trainer.offload_checkpoints", "true"),
     flagged("use_peft", "lora.enabled", "true"),
-    converted("lora_r", "lora.rank", rank),
-    converted("lora_alpha", "lora.alpha", alpha),
-    converted("lora_dropout", "lora.dropout", dropout),
-    converted("lora_target_modules", "lora.target_modules", targets),
+    converted("lora_r", "lora.rank", trl_rank),
+    converted("lora_alpha", "lora.alpha", trl_alpha),
+    converted("lora_dropout", "lora.dropout", trl_dropout),
+    converted("lora_target_modules", "lora.target_modules", trl_targets),
     only_off("lora_target_parameters", "adapters are on matrices of attention and feed-forward"),
     converted("lora_modules_to_save", "lora.modules_to_save", modules_to_save),
     only("lora_task_type", "causal_lm", "language models only"),
     converted("use_rslora", "lora.rslora", rslora),
     converted("use_dora", "lora.dora", dora),
+    // The rest of PEFT's LoraConfig, by its own names, as lockstep.SFTTrainer(peft_config=...) hands them on.
+    only("bias", "none|off", "adapters have no biases"),
+    only_off("lora_bias", "adapters have no biases"),
+    ignored("peft_version", "adapters are written as PEFT reads them"),
+    copied("layers_to_transform", "lora.layers_to_transform"),
+    only("layers_pattern", "layers|[layers]|off", "blocks are called layers"),
+    only("init_lora_weights", "true", "adapters begin with B = 0"),
+    only_off("loftq_config", "adapters begin with B = 0"),
+    only_off("eva_config", "adapters begin with B = 0"),
+    only_off("corda_config", "adapters begin with B = 0"),
+    only_off("exclude_modules", "name those that have an adapter: lora.target_modules"),
+    only_off("rank_pattern", "all adapters have one rank, lora.rank"),
+    only_off("alpha_pattern", "all adapters have one alpha, lora.alpha"),
+    only_off("fan_in_fan_out", "matrices are [out, in] here"),
+    only_off("trainable_token_indices", "lora.modules_to_save trains embeddings whole"),
+    only_off("layer_replication", "a model has the layers of its folder"),
+    only_off("use_qalora", "weights are held in model.dtype, NF4 or int8"),
+    ignored("qalora_group_size", "only read with use_qalora"),
+    only_off("arrow_config", "routing between adapters is not built"),
+    only_off("alora_invocation_tokens", "adapters act on every token"),
+    only_off("megatron_config", "a model is cut by parallel.shard alone"),
+    ignored("megatron_core", "only read with megatron_config"),
+    only("peft_type", "lora", "adapters are LoRA"),
+    only_off("inference_mode", "an adapter that is trained is not frozen"),
+    ignored("base_model_name_or_path", "the model's folder says it"),
+    ignored("revision", "nothing is downloaded"),
+    ignored("auto_mapping", "the model's config.json says it"),
+    ignored("runtime_config", "memory is planned: `lockstep plan`"),
+    ignored("ensure_weight_tying", "tied weights stay tied"),
     converted("load_in_4bit", "model.load_in_4bit", four_bits),
     converted("load_in_8bit", "model.load_in_8bit", eight_bits),
     converted("bnb_4bit_quant_type", "", import_quant_type),
@@ -188,12 +217,12 @@ constexpr std::array own_rows = std::to_array<ImportRow>({
     stops("image_resize_size", no_media),
 });
 
-constexpr std::array own_defaults = std::to_array<ImportDefault>({
+constexpr std::array trl_defaults = std::to_array<ImportDefault>({
     {"learning_rate", "trainer.learning_rate", "2e-5"},
     {"truncation_mode", "data.too_long", "cut"},
 });
 
-void fill_in(Importer& to) {
+void fill_in_trl(Importer& to) {
   hugging_face().fill_in(to);
   fill_in_length(to, "max_length", 1024);
   if (!bf16_is_off(to)) to.fill_in("bf16", "model.dtype", "bf16");
@@ -210,8 +239,8 @@ void fill_in(Importer& to) {
 }  // namespace
 
 const ImportProgram& trl() {
-  static const std::vector<ImportRow> rows = followed_by(own_rows, hugging_face().rows);
-  static const std::vector<ImportDefault> defaults = followed_by(own_defaults, hugging_face().defaults);
+  static const std::vector<ImportRow> rows = followed_by(trl_rows, hugging_face().rows);
+  static const std::vector<ImportDefault> defaults = followed_by(trl_defaults, hugging_face().defaults);
   static const ImportProgram program = {
       .name = "TRL",
       .word = "trl",
@@ -220,7 +249,7 @@ const ImportProgram& trl() {
                 "max_prompt_length", "max_completion_length", "num_generations", "lora_target_modules", "chat_template", "use_vllm"},
       .rows = rows,
       .defaults = defaults,
-      .fill_in = fill_in,
+      .fill_in = fill_in_trl,
       .model_key = "model_name_or_path"};
   return program;
 }

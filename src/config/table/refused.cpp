@@ -44,7 +44,7 @@ struct Counterpart {
 const std::vector<Counterpart>& counterparts() {
   static const std::vector<Counterpart> list = {
       {{"evaluation_strategy", "eval_strategy"}, "Evaluation comes every trainer.eval_interval steps and at the end."},
-      {{"fsdp", "fsdp_config", "deepspeed", "zero_optimization", "sharding"},
+      {{"fsdp_config", "deepspeed", "zero_optimization", "sharding"},
        "Use parallel.shard: optimizer (ZeRO-1), gradients (ZeRO-2) or full (ZeRO-3, FSDP)."},
       {{"save_strategy"}, "Checkpoints come every trainer.save_interval steps and at the end."},
       {{"logging_strategy"}, "Progress is shown every trainer.log_interval steps."},
@@ -53,7 +53,7 @@ const std::vector<Counterpart>& counterparts() {
       {{"bnb_4bit_compute_dtype"}, "Matmuls run in model.dtype; remove the key."},
       {{"task_type", "inference_mode"}, "Lockstep trains causal language models; remove the key."},
       {{"fan_in_fan_out"}, "Weights are [out, in] as in Llama and Qwen; remove the key."},
-      {{"report_to", "logging_dir"}, "Every run writes metrics.jsonl; set monitor.tensorboard for TensorBoard files."},
+      {{"report_to", "logging_dir"}, "Every run writes metrics.jsonl; set monitor.tensorboard or monitor.wandb for files of those."},
       {{"dataloader_drop_last", "drop_last"},
        "No sample is dropped: the last short batch is filled with samples of weight 0. Remove the key."},
       {{"per_device_eval_batch_size", "eval_batch_size"}, "Evaluation uses trainer.batch_size."},

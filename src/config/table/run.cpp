@@ -46,7 +46,7 @@ std::vector<Option> spread_options() {
           .key = "parallel.shard",
           .says = "What ranks hold a share of instead of all: none; optimizer states (ZeRO-1); gradients too (ZeRO-2); weights too (full, "
                   "ZeRO-3, FSDP).",
-          .aliases = {{"zero_stage"}},
+          .aliases = {{"zero_stage"}, {"fsdp"}},
           .flags = {"--shard"},
           .example = "full",
       }),
@@ -172,6 +172,15 @@ std::vector<Option> checkpoint_options() {
           .range = at_least(0),
           .zero = "none is",
       }),
+      option<&R::checkpoint, &C::staging_mb>({
+          .key = "checkpoint.staging_mb",
+          .says =
+              "Host memory that each rank may fill with the copy of what it saves. A rank that saves more copies it in turns, and training "
+              "waits for the disk until the last turn.",
+          .unit = "MB",
+          .range = between(0, 1e9),
+          .zero = "half of what the machine has free, divided among its ranks",
+      }),
       option<&R::checkpoint, &C::save_at_end>({
           .key = "checkpoint.save_at_end",
           .says = "Save a checkpoint after the last step.",
@@ -236,6 +245,26 @@ std::vector<Option> monitor_options() {
       option<&R::monitor, &M::tensorboard>({
           .key = "monitor.tensorboard",
           .says = "Write TensorBoard files into the run folder as well.",
+          .flags = {"--tensorboard"},
+      }),
+      option<&R::monitor, &M::wandb>({
+          .key = "monitor.wandb",
+          .says = "Write files for Weights & Biases into the run folder as well; `wandb sync` uploads them.",
+          .aliases = {{"use_wandb"}},
+          .flags = {"--wandb"},
+      }),
+      option<&R::monitor, &M::wandb_project>({
+          .key = "monitor.wandb_project",
+          .says = "The project that Weights & Biases shows the run in, under the run's name.",
+          .flags = {"--wandb-project"},
+      }),
+      option<&R::monitor, &M::prometheus_port>({
+          .key = "monitor.prometheus_port",
+          .says = "Serve /metrics for Prometheus at this port of 127.0.0.1 while the run lasts; each machine its own.",
+          .range = between(0, 65535),
+          .zero = "not served",
+          .flags = {"--prometheus-port"},
+          .example = "9400",
       }),
       option<&R::monitor, &M::profile_steps>({
           .key = "monitor.profile_steps",

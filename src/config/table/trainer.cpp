@@ -6,7 +6,6 @@ namespace {
 
 using R = RunConfig;
 using T = TrainerConfig;
-using D = DistributedConfig;
 
 std::vector<Option> batch_and_length() {
   return {
@@ -201,18 +200,18 @@ std::vector<Option> devices() {
           .aliases = {{"train_device"}, {"device"}, {"accelerator"}, {"use_cpu", "cpu"}, {"no_cuda", "cpu"}},
           .flags = {"--device"},
       }),
-      option<&R::trainer, &T::distributed, &D::enabled>({
+      option<&R::trainer, &T::distributed, &DistributedConfig::enabled>({
           .key = "trainer.distributed.enabled",
           .says = "Train on several devices; false uses one.",
           .aliases = {{"enable_multi_gpu"}, {"multi_gpu"}},
       }),
-      option<&R::trainer, &T::distributed, &D::backend>({
+      option<&R::trainer, &T::distributed, &DistributedConfig::backend>({
           .key = "trainer.distributed.backend",
           .says = "What carries gradients between ranks; cpu averages device tensors through the host.",
           .aliases = {{"ddp_backend"}, {"distributed_backend"}, {"sync_backend"}},
           .flags = {"--sync-backend", "--distributed-backend"},
       }),
-      option<&R::trainer, &T::distributed, &D::gpu_ids>({
+      option<&R::trainer, &T::distributed, &DistributedConfig::gpu_ids>({
           .key = "trainer.distributed.gpu_ids",
           .says = "GPUs to use, by their number among the visible ones.",
           .range = between(0, 1 << 16),

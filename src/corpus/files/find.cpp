@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/text.h"
 
 namespace lockstep::corpus {
@@ -84,6 +85,7 @@ std::vector<fs::path> find_files(const std::string& asked) {
     if (auto found = pattern_files(asked); !found.empty()) return found;
     throw base::data_error("data", "no file matches {} (looked from {}).", asked, fs::current_path(error).string());
   }
+  base::refuse_if_hidden(asked);
   throw base::data_error("data", "{} does not exist (looked from {}). Give --data a file, a folder, or a pattern such as 'data/*.jsonl'.",
                          asked, fs::current_path(error).string());
 }
@@ -91,6 +93,7 @@ std::vector<fs::path> find_files(const std::string& asked) {
 void check_is_one_file(const fs::path& path) {
   std::error_code error;
   const auto status = fs::status(path, error);
+  base::refuse_if_hidden(path);
   if (status.type() == fs::file_type::not_found) {
     throw base::data_error("data",
                            "{} does not exist (looked from {}). Give a .bin or text file with --data, or leave it out to train on the "

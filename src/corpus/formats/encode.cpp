@@ -81,15 +81,10 @@ Tokenized Encoder::encode_conversation(const Conversation& conversation) const {
   }
   text::Encoded encoded = language_->encode(rendered.text, text::SpecialTokens::leave_out);
   Tokenized whole{std::move(rendered.text), std::move(encoded.tokens), std::move(encoded.spans), {}};
-  whole.trained.assign(whole.tokens.size(), train_on_ == TrainOn::all ? 1 : 0);
-  if (train_on_ == TrainOn::all) return whole;
-  for (const text::TokenSpan& answer : trained_answers(rendered, conversation, train_on_)) {
-    auto token = std::lower_bound(whole.spans.begin(), whole.spans.end(), answer.begin,
-                                  [](const text::TokenSpan& span, std::uint32_t at) { return span.begin < at; });
-    while (token != whole.spans.begin() && std::prev(token)->end > answer.begin) --token;  // it begins in the header, with a blank mostly
-    for (; token != whole.spans.end() && token->begin < answer.end; ++token)
-      whole.trained[static_cast<std::size_t>(token - whole.spans.begin())] = 1;
-  }
+  if (train_on_ == TrainOn::all)
+    whole.trained.assign(whole.tokens.size(), 1);
+  else
+    whole.trained = text::answer_mask(whole.spans, trained_answers(rendered, conversation, train_on_));
   return whole;
 }
 

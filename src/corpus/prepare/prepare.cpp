@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/file/cache_folder.h"
 #include "base/file/descriptor.h"
 #include "base/text.h"
@@ -56,7 +57,7 @@ class Lock {
       : path_(path), descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
     if (!descriptor_.open()) {
       throw base::data_error("data", "cannot write {}: {}. Set data.cache_dir to a folder you may write to.", path.string(),
-                             std::strerror(errno));
+                             base::why_refused(path, errno, base::Access::write));
     }
     if (::flock(descriptor_.number(), LOCK_EX | LOCK_NB) == 0) return;
     if (on_wait) on_wait();

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "front/launch/libtorch.h"
 #include "journal/run_folder.h"
 
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 
 void expect_run_folder(const std::string& verb, const std::string& run) {
   std::error_code error;
+  base::refuse_if_hidden(run);
   if (!fs::is_directory(run, error)) throw base::usage_error(verb, "--run {}: there is no such folder.", run);
   if (!fs::exists(journal::RunFolder{run}.config(), error)) {
     throw base::usage_error(

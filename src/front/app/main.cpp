@@ -3,10 +3,12 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/text.h"
 #include "front/app/config/config_verb.h"
 #include "front/app/verbs.h"
@@ -62,15 +64,21 @@ int dispatch(const std::string& program, const Arguments& words) {
   refuse(word);
 }
 
+int tell(const base::UserError& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  if (const catalog::Entry* entry = catalog::recognize(error.what())) fmt::print(stderr, "{}.\n", catalog::pointer_to(*entry));
+  return static_cast<int>(error.code());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     return dispatch(argv[0], {argv + 1, argv + argc});
   } catch (const base::UserError& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    if (const catalog::Entry* entry = catalog::recognize(error.what())) fmt::print(stderr, "{}.\n", catalog::pointer_to(*entry));
-    return static_cast<int>(error.code());
+    return tell(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return tell(base::refusal(error));
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return static_cast<int>(base::ExitCode::bug);

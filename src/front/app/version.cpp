@@ -14,7 +14,7 @@
 namespace lockstep::app {
 namespace {
 
-constexpr const char* one_line = "lockstep " LOCKSTEP_VERSION " (commit " LOCKSTEP_COMMIT ")";
+constexpr const char* one_line = "lockstep " LOCKSTEP_VERSION " (" LOCKSTEP_BUILD ")";
 
 // Where LibTorch is, or why there is none; never an error: this is what one asks when something is missing.
 std::string libtorch_line(const std::filesystem::path& program) {
@@ -46,7 +46,8 @@ std::string verbose() {
 }
 
 std::string as_json() {
-  nlohmann::ordered_json json = {{"version", LOCKSTEP_VERSION}, {"commit", LOCKSTEP_COMMIT}, {"compiler", __VERSION__}};
+  nlohmann::ordered_json json = {
+      {"version", LOCKSTEP_VERSION}, {"commit", LOCKSTEP_COMMIT}, {"build", LOCKSTEP_BUILD}, {"compiler", __VERSION__}};
   json["cuda"] = LOCKSTEP_BUILT_FOR;
   json["torch"] = launch::torch_version;
   json["license"] = "Apache-2.0";

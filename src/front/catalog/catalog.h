@@ -27,7 +27,8 @@ const std::vector<Entry>& entries();
 const Entry* find(std::string_view code);   // in any case, "LS-401" or "401"; null: there is none
 const Entry& known(std::string_view code);  // of a code that our own code names
 
-// What a message tells of: the first entry, in the order of `entries()` and consequences last, that knows any line of it. Null: none does.
+// What a message tells of. Within a line the longest pattern wins, as the most particular one; of several lines the first entry in the
+// order of `entries()`, consequences last. Null: nothing that is known.
 const Entry* recognize(std::string_view message);
 
 // Where a log tells of something.

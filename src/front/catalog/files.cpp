@@ -14,19 +14,21 @@ std::vector<Entry> about_files() {
        .patterns = {"is a pointer of git lfs", "holds neither model.safetensors", "headertoolarge", "headertoosmall", "invalidheader",
                     "metadataincompletebuffer", "error while deserializing header", "gguf files are not read",
                     "a pickle, which could run any code", "is missing; * names it. fetch the folder again", "there is no such folder",
-                    "holds no config.json"}},
+                    "holds no config.json", "error no file named", "invalid load key", "unsloth: no config file found"}},
       {.code = "LS-502",
        .title = "The model's architecture is not known",
        .symptom = "'the architecture ... is not supported', 'does not recognize this architecture'.",
        .cause = "config.json names a family of models that is not built in, or one newer than the program.",
        .fix = "docs/finetuning.md lists the families there are; docs/adding_a_family.md tells how one is added",
-       .patterns = {"does not recognize this architecture", "the architecture * is not supported", "keyerror: 'qwen", "keyerror: 'llama"}},
+       .patterns = {"does not recognize this architecture", "the architecture * is not supported", "keyerror: 'qwen", "keyerror: 'llama",
+                    "unsloth: * not supported yet", "tokenizer class * does not exist"}},
       {.code = "LS-503",
        .title = "Data cannot be read",
        .symptom = "'does not exist', 'cannot be read as Parquet', a record that is not JSON.",
        .cause = "The path is wrong as seen from here, a file is damaged, or its lines are of another format.",
        .fix = "`lockstep data inspect --data FILE` shows what is read of it, with the places of bad records",
-       .patterns = {"[data] ", "jsondecodeerror", "datasets.exceptions", "datasetgenerationerror", "cannot be read as parquet"}},
+       .patterns = {"[data] ", "jsondecodeerror", "datasets.exceptions", "datasetgenerationerror", "cannot be read as parquet",
+                    "pyarrow.lib.arrowinvalid"}},
       {.code = "LS-504",
        .title = "A checkpoint is damaged or does not fit",
        .symptom = "'checksum', 'is damaged', 'size mismatch for ...', 'Missing key(s) in state_dict'.",
@@ -49,7 +51,22 @@ std::vector<Entry> about_files() {
        .fix = "download it once (`huggingface-cli login`, then `huggingface-cli download NAME --local-dir DIR`) and give the folder with "
               "--model",
        .patterns = {"gatedrepoerror", "401 client error", "is not a local folder and is not a valid model identifier",
-                    "couldn't connect to", "repositorynotfounderror", "localentrynotfounderror", "offlinemodeisenabled"}},
+                    "couldn't connect to", "repositorynotfounderror", "localentrynotfounderror", "offlinemodeisenabled", "403 client error",
+                    "429 client error", "trying to access a gated repo", "does not appear to have a file named"}},
+      {.code = "LS-507",
+       .title = "Conversations without a chat template that takes them",
+       .symptom =
+           "'comes without a chat template', 'tokenizer.chat_template is not set', 'Conversation roles must alternate', 'does not have a "
+           "padding token'.",
+       .cause =
+           "Messages become text by the model's chat template. A base model often has none, and many templates refuse a system message, or "
+           "two messages of one role in a row. Padding tokens are not needed here.",
+       .fix =
+           "give a template with data.chat_template=FILE, or use an instruct model's folder; `lockstep data inspect` shows the text that a "
+           "conversation becomes",
+       .patterns = {"without a chat template", "has no chat template", "tokenizer.chat_template is not set", "refused by the chat template",
+                    "is no chat template that can be used", "conversation roles must alternate", "does not have a padding token",
+                    "system role not supported"}},
   };
 }
 

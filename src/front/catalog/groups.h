@@ -1,4 +1,5 @@
-// The parts of the catalogue, a file each.
+// The parts of the catalogue, a file each. Codes: LS-1.. programs, 2.. GPUs, 3.. communication, 4.. memory, disks and limits, 5.. files,
+// 6.. training.
 #pragma once
 
 #include <vector>
@@ -7,11 +8,16 @@
 
 namespace lockstep::catalog {
 
-std::vector<Entry> about_programs();       // LS-1..
-std::vector<Entry> about_gpus();           // LS-2..
-std::vector<Entry> about_communication();  // LS-3..
-std::vector<Entry> about_room();           // LS-4..: memory, disks, limits
-std::vector<Entry> about_files();          // LS-5..: models, data, checkpoints
-std::vector<Entry> about_training();       // LS-6..
+std::vector<Entry> about_programs();
+std::vector<Entry> about_other_trainers();
+std::vector<Entry> about_drivers();
+std::vector<Entry> about_gpus();
+std::vector<Entry> about_collectives();
+std::vector<Entry> about_machines();
+std::vector<Entry> about_network();
+std::vector<Entry> about_memory();
+std::vector<Entry> about_limits();
+std::vector<Entry> about_files();
+std::vector<Entry> about_training();
 
 }  // namespace lockstep::catalog

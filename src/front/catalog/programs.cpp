@@ -50,6 +50,13 @@ std::vector<Entry> about_programs() {
        .cause = "The program was built with NCCL=0 or CUDA=0, or PyTorch is a CPU build.",
        .fix = "build again with `make build`, or use --sync-backend cpu, which goes through host memory",
        .patterns = {"this build has no nccl", "distributed package doesn't have nccl", "libnccl.so"}},
+      {.code = "LS-108",
+       .title = "The processor lacks an instruction",
+       .symptom = "'Illegal instruction (core dumped)', exit code 132.",
+       .cause =
+           "A library was compiled for a newer processor, or an emulator or virtual machine hides instructions that the processor has.",
+       .fix = "in a virtual machine pass the host's processor through; otherwise build here with `make build`",
+       .patterns = {"illegal instruction*(core dumped)", "sigill", "exitcode  : -4 (", "an instruction this processor does not have"}},
   };
 }
 

@@ -55,7 +55,7 @@ Finding no_driver(const Context& context) {
 
 std::string command_of(pid_t pid) { return first_word(fmt::format("/proc/{}/comm", pid)); }
 
-// Which of these GPUs a run could use: all that are not hidden.
+// Whether a run could use it, or a slice of it: slices of MIG (index -1) do not tell whose they are.
 bool is_visible(const Context& context, const GpuFacts& facts) {
   return std::any_of(context.machine.visible.begin(), context.machine.visible.end(),
                      [&](const launch::VisibleGpu& one) { return one.gpu.index == facts.index || one.gpu.index < 0; });

@@ -21,7 +21,6 @@ namespace lockstep::check {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::uint64_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib;
 
 // A run folder need not exist yet: the folder that it would be made in tells.
 fs::path nearest_that_exists(const fs::path& path) {
@@ -35,33 +34,6 @@ std::optional<std::uint64_t> limit_of(int which) {
   rlimit limit{};
   if (::getrlimit(static_cast<__rlimit_resource>(which), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
   return limit.rlim_cur;
-}
-
-std::optional<std::uint64_t> number_in(const fs::path& file) {
-  std::ifstream stream(file);
-  std::string word;
-  stream >> word;
-  const auto value = base::parse_integer(word);
-  return value && *value >= 0 ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
-}
-
-// A file of this process's control group, of either version, or of the root that a container sees as its own.
-std::optional<std::uint64_t> of_control_group(const char* second, const char* first) {
-  std::vector<fs::path> files;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const auto parts = base::split(line, ':');  // id:controllers:path
-    if (parts.size() < 3) continue;
-    const std::string path = parts[2].substr(std::min<std::size_t>(1, parts[2].size()));
-    if (parts[1].empty()) files.push_back(fs::path("/sys/fs/cgroup") / path / second);
-    if (parts[1] == "memory") files.push_back(fs::path("/sys/fs/cgroup/memory") / path / first);
-  }
-  files.push_back(fs::path("/sys/fs/cgroup") / second);
-  files.push_back(fs::path("/sys/fs/cgroup/memory") / first);
-  for (const fs::path& file : files) {
-    if (const auto number = number_in(file)) return number;
-  }
-  return std::nullopt;
 }
 
 std::string in_words(const std::optional<std::uint64_t>& limit) { return limit ? std::to_string(*limit) : "any number of"; }
@@ -89,32 +61,6 @@ Disk look_at_disk(std::string what, const fs::path& path) {
 }
 
 Limits look_at_limits() { return {limit_of(RLIMIT_NOFILE), limit_of(RLIMIT_NPROC), limit_of(RLIMIT_MEMLOCK)}; }
-
-std::uint64_t Memory::usable() const {
-  if (!container_limit_bytes) return available_bytes;
-  const std::uint64_t used = std::min(container_used_bytes.value_or(0), *container_limit_bytes);
-  return std::min(available_bytes, *container_limit_bytes - used);
-}
-
-Memory look_at_memory() {
-  Memory memory;
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto value = [&](std::string_view name) -> std::optional<std::uint64_t> {
-      if (!line.starts_with(name)) return std::nullopt;
-      const std::string number = base::trim(line.substr(name.size()));
-      return static_cast<std::uint64_t>(base::parse_integer(number.substr(0, number.find(' '))).value_or(0)) * kib;
-    };
-    if (const auto total = value("MemTotal:")) memory.total_bytes = *total;
-    if (const auto available = value("MemAvailable:")) memory.available_bytes = *available;
-  }
-  const auto limit = of_control_group("memory.max", "memory.limit_in_bytes");
-  if (limit && *limit < memory.total_bytes) {  // the first version writes a huge number for none
-    memory.container_limit_bytes = limit;
-    memory.container_used_bytes = of_control_group("memory.current", "memory.usage_in_bytes");
-  }
-  return memory;
-}
 
 Clock look_at_clock() {
   Clock clock{.now = std::time(nullptr)};
@@ -172,7 +118,7 @@ std::vector<Finding> judge(const Limits& limits, int ranks, int machines) {
   return findings;
 }
 
-Finding judge(const Memory& memory, int ranks) {
+Finding judge(const base::HostMemory& memory, int ranks) {
   std::string words = fmt::format("{} usable of {}", base::human_bytes(memory.usable()), base::human_bytes(memory.total_bytes));
   if (memory.container_limit_bytes) words += fmt::format("; this container may use {}", base::human_bytes(*memory.container_limit_bytes));
   const auto count = static_cast<std::uint64_t>(std::max(1, ranks));

@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "base/system/host_memory.h"
 #include "front/check/check.h"
 
 namespace lockstep::check {
+
+inline constexpr std::uint64_t kib = 1024, mib = 1024 * kib, gib = 1024 * mib;
 
 struct Disk {
   std::string what;  // "runs (--output)"
@@ -25,13 +28,6 @@ struct Limits {
 };
 Limits look_at_limits();
 
-struct Memory {
-  std::uint64_t total_bytes = 0, available_bytes = 0;
-  std::optional<std::uint64_t> container_limit_bytes = {}, container_used_bytes = {};
-  std::uint64_t usable() const;  // the smaller of both
-};
-Memory look_at_memory();
-
 struct Clock {
   std::time_t now = 0;
   std::optional<bool> synchronized = {};
@@ -41,7 +37,7 @@ Clock look_at_clock();
 Finding judge(const Disk& disk, std::uint64_t needed_bytes, std::uint64_t wanted_bytes);
 Finding judge_shared_memory(const Disk& shared, int ranks, bool on_gpus);
 std::vector<Finding> judge(const Limits& limits, int ranks, int machines);
-Finding judge(const Memory& memory, int ranks);
+Finding judge(const base::HostMemory& memory, int ranks);
 Finding judge(const Clock& clock, int machines);
 
 }  // namespace lockstep::check

@@ -69,6 +69,16 @@ double pcie_bytes_per_second(int generation, int width) {
   }
 }
 
+std::vector<int> visible_positions(const Nvml& nvml, const launch::Machine& machine) {
+  std::vector<int> positions;
+  for (int i = 0; i < nvml.count(); ++i) {
+    const int index = nvml.facts(i).index;
+    if (std::any_of(machine.visible.begin(), machine.visible.end(), [&](const launch::VisibleGpu& one) { return one.gpu.index == index; }))
+      positions.push_back(i);
+  }
+  return positions;
+}
+
 LinkMatrix look_at_links(const Nvml& nvml, std::span<const int> positions) {
   LinkMatrix matrix;
   for (const int from : positions) {
@@ -96,13 +106,7 @@ std::string to_text(const LinkMatrix& matrix) {
 
 Outcome check_links(Context& context) {
   const Nvml nvml;
-  std::vector<int> positions;
-  for (int i = 0; i < nvml.count(); ++i) {
-    const int index = nvml.facts(i).index;
-    const auto& visible = context.machine.visible;
-    if (std::any_of(visible.begin(), visible.end(), [&](const launch::VisibleGpu& one) { return one.gpu.index == index; }))
-      positions.push_back(i);
-  }
+  const std::vector<int> positions = visible_positions(nvml, context.machine);
   if (positions.empty()) return {{not_here("no GPU")}};
   if (positions.size() == 1) return {{not_here("there is one GPU: nobody to reach")}};
   const LinkMatrix matrix = look_at_links(nvml, positions);

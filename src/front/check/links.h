@@ -16,6 +16,8 @@ struct LinkMatrix {
   std::string by = {};                              // "18 NVLinks of version 4", "PCIe 5.0 x16"
   bool nvlink = false;
 };
+// Where NVML has the GPUs that a run could use. MIG slices are not among them: they have no links.
+std::vector<int> visible_positions(const launch::Nvml& nvml, const launch::Machine& machine);
 LinkMatrix look_at_links(const launch::Nvml& nvml, std::span<const int> positions);
 std::string to_text(const LinkMatrix& matrix);  // a table, a line a GPU: NV18 is 18 NVLinks, P2P peer access by PCIe, SYS through the host
 

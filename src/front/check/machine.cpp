@@ -21,7 +21,6 @@ namespace lockstep::check {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::uint64_t mib = 1 << 20, gib = 1 << 30;
 
 int machines_of(const Context& context) { return static_cast<int>(context.settings.values.parallel.nnodes); }
 
@@ -99,7 +98,7 @@ Outcome check_shared_memory(Context& context) {
 Outcome check_limits(Context& context) { return {judge(look_at_limits(), context.ranks, machines_of(context))}; }
 
 Outcome check_memory(Context& context) {
-  const Memory memory = look_at_memory();
+  const base::HostMemory memory = base::look_at_host_memory();
   Outcome outcome{{judge(memory, context.ranks)}, {{"total_bytes", memory.total_bytes}, {"available_bytes", memory.available_bytes}}};
   if (memory.container_limit_bytes) outcome.numbers["container_limit_bytes"] = *memory.container_limit_bytes;
   return outcome;

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/file/temporary_folder.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "front/catalog/catalog.h"
@@ -30,29 +30,13 @@ Outcome or_nothing_starts(Context& context, const std::function<Outcome()>& look
   }
 }
 
-// A folder of its own, gone at the end.
-class Scratch {
- public:
-  Scratch() : path_(fs::temp_directory_path() / fmt::format("lockstep-check-{}", ::getpid())) { fs::create_directories(path_); }
-  ~Scratch() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 nlohmann::json probe_worker(const Context& context, std::vector<std::string> arguments) {
   const launch::OwnWorker own = launch::own_worker(context.environment);
   launch::Environment environment = launch::without_ranks(context.environment, own);
   environment["LOCKSTEP_DEVICE"] = context.machine.visible.empty() ? "cpu" : "cuda:0";
-  const Scratch scratch;
+  const base::TemporaryFolder scratch = base::TemporaryFolder::fresh("lockstep-check");
   const fs::path log = scratch.path() / "log";
   arguments.insert(arguments.begin(), "probe");
   launch::Child worker =

@@ -24,7 +24,7 @@ using Kind = launch::Outcome::Kind;
 constexpr const char* small_sizes = "4096,262144,4194304";
 constexpr const char* large_sizes = "4096,1048576,67108864,268435456";
 
-// A small model and random tokens, on the devices, ranks and machines that were asked for; nothing else of the request.
+// A small model and random tokens, on the devices, ranks, threads and machines that were asked for; nothing else of the request.
 config::Settings settings_for(const Context& context, config::DeviceKind kind) {
   config::Request request;
   const std::pair<const char*, const char*> values[] = {
@@ -57,6 +57,7 @@ config::Settings settings_for(const Context& context, config::DeviceKind kind) {
   }
   ours.trainer.distributed.enabled = asked.trainer.distributed.enabled;
   ours.parallel.ranks = asked.parallel.ranks;
+  ours.parallel.threads = asked.parallel.threads;
   ours.parallel.nnodes = asked.parallel.nnodes;
   ours.parallel.node_rank = asked.parallel.node_rank;
   ours.parallel.master_addr = asked.parallel.master_addr;
@@ -117,13 +118,7 @@ std::string speed_words(const Measured& measured) {
 // What the link should give, where it is known and every rank has a GPU of its own.
 std::optional<LinkMatrix> link_of(const Context& context) {
   const launch::Nvml nvml;
-  std::vector<int> positions;
-  for (int i = 0; i < nvml.count(); ++i) {
-    const int index = nvml.facts(i).index;
-    const auto& visible = context.machine.visible;
-    if (std::any_of(visible.begin(), visible.end(), [&](const launch::VisibleGpu& one) { return one.gpu.index == index; }))
-      positions.push_back(i);
-  }
+  const std::vector<int> positions = visible_positions(nvml, context.machine);
   if (positions.size() < 2 || context.settings.values.parallel.nnodes > 1) return std::nullopt;
   return look_at_links(nvml, positions);
 }
@@ -180,7 +175,6 @@ Outcome check_training(Context& context) {
   settings.values.output = output.string();
   settings.values.name = fmt::format("check-{}", settings.values.parallel.master_port);
   std::optional<double> first_loss;
-  std::string note;
   job::Training training(std::move(settings), context.environment, {}, [&](const job::Event& event) {
     if (const auto* line = std::get_if<job::MetricsLine>(&event)) {
       const auto loss = line->json.find("loss");

@@ -11,6 +11,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file/refusal.h"
+#include "base/file/last_name.h"
 #include "base/hash/fresh.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -37,7 +39,7 @@ class Asking {
     if (!holder || holder->gone) {
       throw base::usage_error(
           "ask", "{} is not being trained{}: nobody could answer. `lockstep train` goes on with it by --name {} --resume auto.",
-          run.string(), holder ? fmt::format(" any more (it was by {})", holder->name) : "", run.filename().string());
+          run.string(), holder ? fmt::format(" any more (it was by {})", holder->name) : "", base::last_name(run));
     }
     lease_ = holder->token;
     tail_.skip_to_end();
@@ -116,6 +118,7 @@ fs::path find_run(const std::string& run, const fs::path& output) {
   for (const fs::path& folder : {fs::path(run), output / run}) {
     if (!run.empty() && fs::exists(journal::RunFolder{folder}.config(), error)) return folder.lexically_normal();
   }
+  for (const fs::path& folder : {fs::path(run), output}) base::refuse_if_hidden(folder);
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(output, error)) {
     if (fs::exists(journal::RunFolder{entry.path()}.config(), error)) names.push_back(entry.path().filename().string());

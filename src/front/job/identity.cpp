@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/file/last_name.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "config/table/values.h"
@@ -20,6 +21,7 @@ namespace fs = std::filesystem;
 // How a machine does its share, not what is trained.
 constexpr std::string_view may_differ[] = {
     "output",
+    "model.name",  // a label: that of the folder where none is given
     "parallel.ranks",
     "parallel.threads",
     "parallel.node_rank",
@@ -89,6 +91,7 @@ void add_paths(journal::Identity& identity, const std::string& key, const std::s
   std::error_code error;
   const bool all_there = std::all_of(parts.begin(), parts.end(), [&](const std::string& part) { return fs::exists(part, error); });
   if (parts.empty() || !all_there) return identity.push_back({key, value});
+  if (parts.size() == 1 && !fs::is_directory(parts[0], error)) return identity.push_back({key, fingerprint(parts[0])});
   for (const std::string& part : parts) add_files(identity, key, part);
 }
 
@@ -108,7 +111,7 @@ std::vector<std::string> parts_of(const config::RunConfig& config, std::string_v
 }
 
 // A folder of checkpoints may be mounted elsewhere; the checkpoint's own name may not differ.
-std::string resume_of(const std::string& resume) { return fs::path(resume).filename().string(); }
+std::string resume_of(const std::string& resume) { return base::last_name(resume); }
 
 }  // namespace
 

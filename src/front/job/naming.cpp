@@ -45,6 +45,10 @@ bool is_flag(const std::string& argument, std::initializer_list<std::string_view
   return std::any_of(names.begin(), names.end(), [&](std::string_view candidate) { return name == candidate; });
 }
 
+bool names_its_run(std::span<const std::string> args) {
+  return std::any_of(args.begin(), args.end(), [](const std::string& arg) { return is_flag(arg, {"--name", "name", "run_name"}); });
+}
+
 }  // namespace
 
 std::string quoted(const std::string& word) {
@@ -52,6 +56,12 @@ std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
+}
+
+std::string shell_line(std::span<const std::string> words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + quoted(word);
+  return text;
 }
 
 fs::path checkpoints_of(const config::RunConfig& config) {
@@ -95,35 +105,35 @@ RunName name_run(const config::RunConfig& config, const std::optional<std::strin
   return {free, label ? "model.name and the launcher's job" : "model.name and the time", !label};
 }
 
-std::string command_for_machine(const std::string& program, std::span<const std::string> args, const config::RunConfig& config,
-                                const std::string& address) {
-  std::string command = program + " train";
-  bool named = false;
+std::string command_for_machine(std::string command, std::span<const std::string> args, const std::string& address) {
   for (std::size_t i = 0; i < args.size(); ++i) {
     if (is_flag(args[i],
                 {"--node-rank", "parallel.node_rank", "machine_rank", "--master-addr", "parallel.master_addr", "main_process_ip"})) {
       if (args[i].find('=') == std::string::npos) ++i;
       continue;
     }
-    named = named || is_flag(args[i], {"--name", "name", "run_name"});
     command += " " + quoted(args[i]);
   }
-  if (!named) command += " --name " + quoted(config.name);
   return fmt::format("{} --master-addr {} --node-rank 1", command, quoted(address));
 }
 
+std::string command_for_machine(const std::string& program, std::span<const std::string> args, const config::RunConfig& config,
+                                const std::string& address) {
+  std::vector<std::string> all(args.begin(), args.end());
+  if (!names_its_run(args)) all.insert(all.end(), {"--name", config.name});
+  return command_for_machine(quoted(program) + " train", all, address);
+}
+
 std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name) {
-  std::string command = program + " train";
-  bool named = false;
+  std::string command = quoted(program) + " train";
   for (std::size_t i = 0; i < args.size(); ++i) {
     if (is_flag(args[i], {"--resume", "checkpoint.resume"})) {
       if (args[i].find('=') == std::string::npos) ++i;
       continue;
     }
-    named = named || is_flag(args[i], {"--name", "name", "run_name"});
     command += " " + quoted(args[i]);
   }
-  if (!named) command += " --name " + quoted(name);
+  if (!names_its_run(args)) command += " --name " + quoted(name);
   return command + " --resume auto";
 }
 

@@ -29,10 +29,13 @@ std::filesystem::path checkpoints_of(const config::RunConfig& config);
 
 // A word as a shell reads it back, for commands that people copy.
 std::string quoted(const std::string& word);
+std::string shell_line(std::span<const std::string> words);
 
 // The command that starts machine 1 of a run, from the arguments machine 0 was started with; `address` is machine 0's.
 std::string command_for_machine(const std::string& program, std::span<const std::string> args, const config::RunConfig& config,
                                 const std::string& address);
+// The same for any command ("lockstep check") that machines meet by.
+std::string command_for_machine(std::string command, std::span<const std::string> args, const std::string& address);
 
 // The command that goes on with a run, from the arguments it was started with.
 std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name);

@@ -29,6 +29,7 @@ class Ownership {
   // Folders that were not there before, the outermost first: a run that wrote nothing leaves none.
   struct NewFolders {
     std::vector<std::filesystem::path> paths;
+    void add_missing(const std::filesystem::path& folder);  // it and those around it, as far as they are not there
     ~NewFolders();
   };
   NewFolders made_;

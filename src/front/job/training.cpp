@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <map>
 
 #include "base/clock.h"
@@ -26,6 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 using launch::Outcome;
 
+constexpr std::chrono::seconds patience_with_disk(3);
+
 struct StoppedEarly {};  // while data was tokenized
 
 std::string_view status_of(const Outcome& outcome) {
@@ -38,10 +42,10 @@ std::string_view status_of(const Outcome& outcome) {
   return "";
 }
 
-// Where this machine's launcher serves Prometheus; 0: nowhere.
-int prometheus_port(const launch::Environment& environment) {
+// Where this machine's launcher serves Prometheus; 0: nowhere. A machine's own variable goes before the settings that all of them share.
+int prometheus_port(const config::RunConfig& config, const launch::Environment& environment) {
   const auto text = launch::lookup(environment, "LOCKSTEP_PROMETHEUS_PORT");
-  if (!text || text->empty()) return 0;
+  if (!text || text->empty()) return static_cast<int>(config.monitor.prometheus_port);
   const auto port = base::parse_integer(*text);
   if (!port || *port < 0 || *port > 65535)
     throw base::usage_error("monitor", "LOCKSTEP_PROMETHEUS_PORT={} is no port: give a number from 1 to 65535, or 0 for none.", *text);
@@ -185,9 +189,12 @@ Ended Training::run() {
 std::unique_ptr<monitor::Monitor> Training::make_monitor() const {
   const bool first_here = !setup_.place || setup_.place->local_rank == 0;
   const launch::Job& job = setup_.job;
+  // Here, as it may throw: GCC 12 destroys members of an aggregate twice where the making of a later one throws.
+  const int port = first_here ? prometheus_port(config(), environment_) : 0;
   std::optional<journal::WandbWriter::Options> wandb;
-  if (shows() && launch::is_on(environment_, "LOCKSTEP_WANDB")) {
-    wandb.emplace(journal::WandbWriter::Options{.id = journal::run_id(base::real_files(), job.folder), .name = config().name});
+  if (shows() && (config().monitor.wandb || launch::is_on(environment_, "LOCKSTEP_WANDB"))) {
+    wandb.emplace(journal::WandbWriter::Options{
+        .id = journal::run_id(base::real_files(), job.folder), .name = config().name, .project = config().monitor.wandb_project});
     for (const config::KeyValue& one : config::key_values(config())) wandb->settings.emplace_back(one.key, one.value);
   }
   return std::make_unique<monitor::Monitor>(
@@ -196,7 +203,7 @@ std::unique_ptr<monitor::Monitor> Training::make_monitor() const {
                                           .job = job.id,
                                           .machine = static_cast<int>(setup_.place ? setup_.place->rank : config().parallel.node_rank)},
                                 .visible_devices = job.visible_devices,
-                                .prometheus_port = first_here ? prometheus_port(environment_) : 0,
+                                .prometheus_port = port,
                                 .tensorboard = config().monitor.tensorboard,
                                 .wandb = std::move(wandb)});
 }
@@ -260,16 +267,24 @@ Ended Training::conclude(Outcome outcome, double seconds) {
               .last_loss = follower_ ? follower_->last_loss() : std::nullopt};
   if (ended.outcome.kind == Outcome::Kind::ended_at_once) ended.exit_code = 128 + ended.outcome.signal;
   if (ended.outcome.kind == Outcome::Kind::failed) ended.exit_code = ended.outcome.report.exit_code;
-  leave_ending(ended);
-  monitor_.reset();
-  owned_.reset();  // whoever hears of the end may go on with the run
+  // Whoever hears of the end may go on with the run; but a disk that does not answer keeps nobody from hearing.
+  auto put_away = std::async(std::launch::async, [this, ended] {  // a copy: the disk may answer after this has returned
+    std::optional<std::string> problem = leave_ending(ended);
+    monitor_.reset();
+    owned_.reset();
+    return problem;
+  });
+  if (put_away.wait_for(patience_with_disk) == std::future_status::ready) {
+    if (const auto problem = put_away.get()) listener_(Note{*problem});
+  }
   listener_(ended);
   return ended;
 }
 
-// For whoever looks at the run folder later. A run that never began leaves nothing, and a full disk is no second failure.
-void Training::leave_ending(const Ended& ended) const {
-  if (!owned_ || owned_->lost_to() || !fs::exists(setup_.job.folder.config())) return;
+// For whoever looks at the run folder later. A run that never began leaves nothing, and a full disk is no second failure: it is said.
+std::optional<std::string> Training::leave_ending(const Ended& ended) const {
+  std::error_code none;
+  if (!owned_ || owned_->lost_to() || !fs::exists(setup_.job.folder.config(), none)) return std::nullopt;
   const launch::Report& report = ended.outcome.report;
   try {
     journal::write_ending(setup_.job.folder, {.status = std::string(status_of(ended.outcome)),
@@ -281,8 +296,9 @@ void Training::leave_ending(const Ended& ended) const {
                                               .seconds = ended.seconds,
                                               .last_step = ended.last_step});
   } catch (const base::UserError& error) {
-    listener_(Note{error.what()});
+    return error.what();
   }
+  return std::nullopt;
 }
 
 }  // namespace lockstep::job

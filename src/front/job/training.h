@@ -69,7 +69,7 @@ class Training {
   bool starts_again(const launch::Outcome& outcome, bool allowed) const;
   std::string choose_restart();
   Ended conclude(launch::Outcome outcome, double seconds);
-  void leave_ending(const Ended& ended) const;
+  std::optional<std::string> leave_ending(const Ended& ended) const;  // why it could not be left
 
   launch::Environment environment_;
   Called called_;

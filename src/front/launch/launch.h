@@ -50,6 +50,7 @@ struct Job {
   std::string identity;   // of this run, for ranks to compare themselves; empty: the launchers have
   std::string bind_host;  // this machine's address in the eyes of the others; empty: there are no others
   int threads = 1;
+  int input = -1, output = -1;  // of rank 0: what becomes its standard input and output; -1: nothing, and its log
   std::optional<std::string> visible_devices;
   bool shared_gpus = false;
   bool foreign = false;  // another launcher started this rank: the others of this machine are only seen by their pages

@@ -16,6 +16,8 @@ std::string_view stopping_words(bool asked_elsewhere) {
 }
 
 std::string stalled_words(const Stall& stall, double abort_seconds) {
+  if (!stall.ends_job)
+    return fmt::format("{}. The others will wait for it: {}.", stall.text, stall.advice.empty() ? "look there" : stall.advice.front());
   return fmt::format("nothing has moved for {:.0f} s: {}. The job is ended after {:.0f} s (monitor.stall_abort_seconds).", stall.seconds,
                      stall.text, abort_seconds);
 }

@@ -144,9 +144,15 @@ void refuse_if_absurd(const Place& place) {
   }
 }
 
-// When the launcher's process on this machine began, as the clock of the wall: its ranks here agree on it.
-std::string parent_start_label() {
-  const auto stat = base::process_stat(::getppid());
+// The launcher's process on this machine. Where a script of Python stands between it and this process, that says who started it.
+std::int64_t launcher_process(const Environment& environment) {
+  const auto told = lookup(environment, "LOCKSTEP_LAUNCHER_PID");
+  return told ? integer("LOCKSTEP_LAUNCHER_PID", *told) : ::getppid();
+}
+
+// When that process began, as the clock of the wall: its ranks here agree on it.
+std::string start_label(std::int64_t process) {
+  const auto stat = base::process_stat(static_cast<pid_t>(process));
   constexpr std::size_t start_ticks = 22 - 3;  // field 22, counted from the state
   if (stat.size() <= start_ticks) return {};
   std::ifstream boot_file("/proc/stat");
@@ -172,7 +178,7 @@ bool is_uuid(std::string_view text) { return text.size() == 36 && text[8] == '-'
 void name_job(Place& place, std::string identity, const Environment& environment) {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) identity += lookup(environment, name).value_or("") + "/";
   const bool shares_parent = place.launcher == "torchrun" || place.launcher == "mpirun";
-  const std::string parent = shares_parent ? std::to_string(::getppid()) : "";
+  const std::string parent = shares_parent ? std::to_string(launcher_process(environment)) : "";
   // Ranks in different containers cannot look at each other's processes: they are to each other like ranks of other machines.
   place.job = fmt::format(
       "{:016x}", base::hash64(fmt::format("{}{}:{}/{}/{}", identity, place.master_addr, place.master_port, parent, base::pid_namespace())));
@@ -184,7 +190,7 @@ void name_job(Place& place, std::string identity, const Environment& environment
   } else if (elastic && *elastic != "none" && !is_uuid(*elastic)) {
     place.run_label = tidy(*elastic);
   } else if (shares_parent && place.local_world_size == place.world_size) {
-    place.run_label = parent_start_label();
+    place.run_label = start_label(launcher_process(environment));
   } else if (elastic && is_uuid(*elastic)) {
     place.run_label = elastic->substr(0, 8);
   } else {

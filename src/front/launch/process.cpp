@@ -45,15 +45,15 @@ const char* words_for(int signal) {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
+  // What it is given may be our own standard input or output: that is not written over first.
+  if (command.input >= 0) ::dup2(command.input, STDIN_FILENO);
+  if (command.output >= 0) ::dup2(command.output, STDOUT_FILENO);
   if (log >= 0) {
     const int nothing = ::open("/dev/null", O_RDONLY);
-    ::dup2(nothing, STDIN_FILENO);
-    ::dup2(log, STDOUT_FILENO);
+    if (command.input < 0) ::dup2(nothing, STDIN_FILENO);
+    if (command.output < 0) ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
     if (nothing > STDERR_FILENO) ::close(nothing);
-  } else {
-    if (command.input >= 0) ::dup2(command.input, STDIN_FILENO);
-    if (command.output >= 0) ::dup2(command.output, STDOUT_FILENO);
   }
   if (command.keeps >= 0) ::fcntl(command.keeps, F_SETFD, 0);  // not closed on exec
   ::execve(command.program.c_str(), arguments, environment);

@@ -25,8 +25,8 @@ struct Command {
   std::filesystem::path program;
   std::vector<std::string> arguments;  // without the program's name
   Environment environment;             // all of it
-  std::filesystem::path log = {};      // stdout and stderr are appended to it; empty: they stay ours
-  int input = -1, output = -1;         // without a log: what becomes its stdin and stdout; -1: they stay ours
+  std::filesystem::path log = {};      // stdout and stderr are appended to it, and stdin is empty; no log: they stay ours
+  int input = -1, output = -1;         // what becomes its stdin and stdout instead; -1: as `log` says
   int keeps = -1;                      // an open file that it shall have under the same number
 };
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file/descriptor.h"
+#include "base/file/refusal.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "front/launch/launch.h"
@@ -83,6 +84,8 @@ class Supervisor {
                                   .arguments = worker_arguments(),
                                   .environment = worker_environment(job_, rank),
                                   .log = log,
+                                  .input = rank.rank == 0 ? job_.input : -1,
+                                  .output = rank.rank == 0 ? job_.output : -1,
                                   .keeps = rank.rank == 0 ? job_.store_socket : -1});
       observer_.rank_started(rank, child.pid());
       workers_.push_back({rank, std::move(child)});
@@ -99,7 +102,7 @@ class Supervisor {
     const base::Descriptor file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!file.open())
       throw base::machine_error("launch", "cannot write the log {}: {}. Choose a folder you may write to with --output.", log.string(),
-                                std::strerror(errno));
+                                base::why_refused(log, errno, base::Access::write));
     const std::string line = fmt::format("{}{} ----\n", start_mark, base::utc_time());
     [[maybe_unused]] const auto written = ::write(file.number(), line.data(), line.size());
   }
@@ -209,7 +212,7 @@ class Supervisor {
       observer_.stalled(*stall, job_.stall_abort_seconds);
       stall_said_ = true;
     }
-    if (stall->seconds < job_.stall_abort_seconds) return;
+    if (stall->seconds < job_.stall_abort_seconds || !stall->ends_job) return;
     failure_.stall = stall;
   }
 

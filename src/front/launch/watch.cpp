@@ -114,6 +114,7 @@ std::string who_does_what(std::span<const PageView> pages, std::int64_t now_ns) 
 std::optional<Stall> find_stall(std::span<const PageView> pages, std::int64_t now_ns, double stall_seconds) {
   std::int64_t newest = 0;
   std::vector<int> causes, stopped;
+  bool others_work = false;
   const bool one_is_stopped =
       std::any_of(pages.begin(), pages.end(), [](const PageView& page) { return page.process == ProcessState::stopped; });
   for (const auto& page : pages) {
@@ -121,7 +122,11 @@ std::optional<Stall> find_stall(std::span<const PageView> pages, std::int64_t no
     const bool is_stopped = page.process == ProcessState::stopped;
     const bool waits = waits_in(page) != nullptr;
     // What takes long goes on by itself; not so in a stopped process, nor for those who wait for it.
-    if (may_take_long(page.phase) && !is_stopped && !(waits && one_is_stopped)) return std::nullopt;
+    if (may_take_long(page.phase) && !is_stopped && !(waits && one_is_stopped)) {
+      if (!one_is_stopped) return std::nullopt;
+      others_work = true;
+      continue;
+    }
     newest = std::max(newest, may_take_long(page.phase) && is_stopped ? page.process_since_ns : page.progress_ns);
     if (!waits) causes.push_back(static_cast<int>(page.rank));
     if (is_held(page)) stopped.push_back(static_cast<int>(page.rank));
@@ -135,7 +140,7 @@ std::optional<Stall> find_stall(std::span<const PageView> pages, std::int64_t no
       if (page.phase == Phase::done) causes.push_back(static_cast<int>(page.rank));
     }
   }
-  return Stall{seconds, who_does_what(pages, now_ns), causes, advice_for(pages)};
+  return Stall{seconds, who_does_what(pages, now_ns), causes, advice_for(pages), !others_work};
 }
 
 std::optional<Mismatch> find_mismatch(std::span<const PageView> pages) {

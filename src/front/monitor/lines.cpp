@@ -11,25 +11,25 @@
 namespace lockstep::monitor {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 template <typename T>
-void put(Json& json, const char* name, const std::optional<T>& value) {
+void put(OrderedJson& json, const char* name, const std::optional<T>& value) {
   if (value) json[name] = *value;
 }
 
 double rounded(double value, double to) { return std::round(value * to) / to; }
 
-Json to_json(const GpuNow& gpu) {
+OrderedJson to_json(const GpuNow& gpu) {
   const launch::GpuReading& reading = gpu.reading;
-  Json json = {{"gpu", gpu.number}};
+  OrderedJson json = {{"gpu", gpu.number}};
   if (reading.utilization_percent) json["utilization"] = *reading.utilization_percent / 100.0;
   put(json, "memory_bytes", reading.memory_used_bytes);
   if (reading.power_w) json["power_watts"] = rounded(*reading.power_w, 10);
   put(json, "temperature", reading.temperature_c);
   put(json, "clock_mhz", reading.sm_clock_mhz);
   if (reading.throttled) {
-    json["throttle"] = Json::array();
+    json["throttle"] = OrderedJson::array();
     for (const launch::Throttle reason : *reading.throttled) json["throttle"].push_back(launch::name_of(reason));
   }
   put(json, "pcie_tx", reading.pcie_sent_bytes_per_s);
@@ -40,8 +40,8 @@ Json to_json(const GpuNow& gpu) {
   return json;
 }
 
-Json to_json(const RankNow& rank) {
-  Json json = {{"rank", rank.rank}};
+OrderedJson to_json(const RankNow& rank) {
+  OrderedJson json = {{"rank", rank.rank}};
   if (!rank.phase.empty()) json["phase"] = rank.phase, json["step"] = rank.step;
   if (rank.cpu) json["cpu"] = rounded(*rank.cpu, 1000);
   if (rank.starved) json["starved"] = rounded(*rank.starved, 1000);
@@ -50,8 +50,8 @@ Json to_json(const RankNow& rank) {
 }
 
 template <typename T>
-Json list_of(const std::vector<T>& items) {
-  Json list = Json::array();
+OrderedJson list_of(const std::vector<T>& items) {
+  OrderedJson list = OrderedJson::array();
   for (const T& item : items) list.push_back(to_json(item));
   return list;
 }
@@ -59,11 +59,17 @@ Json list_of(const std::vector<T>& items) {
 }  // namespace
 
 std::string machine_line(const MachineFacts& facts, const std::vector<UsedGpu>& gpus, const std::vector<RankProcess>& ranks) {
-  Json json = {
-      {"event", "machine"},       {"host", facts.host},    {"machine", facts.machine}, {"job", facts.job}, {"every_seconds", facts.every_s},
-      {"time", base::utc_time()}, {"gpus", Json::array()}, {"ranks", Json::array()}};
+  OrderedJson json = {{"event", "machine"},
+                      {"host", facts.host},
+                      {"machine", facts.machine},
+                      {"job", facts.job},
+                      {"every_seconds", facts.every_s},
+                      {"time", base::utc_time()},
+                      {"gpus", OrderedJson::array()},
+                      {"ranks", OrderedJson::array()}};
   for (const UsedGpu& gpu : gpus) {
-    Json& one = json["gpus"].emplace_back(Json{{"gpu", gpu.number}, {"ranks", gpu.ranks}, {"name", gpu.name}, {"uuid", gpu.uuid}});
+    OrderedJson& one =
+        json["gpus"].emplace_back(OrderedJson{{"gpu", gpu.number}, {"ranks", gpu.ranks}, {"name", gpu.name}, {"uuid", gpu.uuid}});
     put(one, "memory_bytes", gpu.memory_bytes);
     put(one, "max_clock_mhz", gpu.max_clock_mhz);
   }
@@ -72,22 +78,22 @@ std::string machine_line(const MachineFacts& facts, const std::vector<UsedGpu>& 
 }
 
 std::string reading_line(const Reading& reading) {
-  return Json{{"seconds", rounded(reading.seconds, 1000)},
-              {"time", base::utc_time()},
-              {"gpus", list_of(reading.gpus)},
-              {"ranks", list_of(reading.ranks)}}
+  return OrderedJson{{"seconds", rounded(reading.seconds, 1000)},
+                     {"time", base::utc_time()},
+                     {"gpus", list_of(reading.gpus)},
+                     {"ranks", list_of(reading.ranks)}}
       .dump();
 }
 
 std::string straggler_line(const Verdict& verdict) {
-  return Json{{"event", "straggler"},
-              {"rank", verdict.straggler.rank},
-              {"part", journal::name_of(verdict.straggler.part)},
-              {"seconds", verdict.straggler.seconds},
-              {"share", verdict.straggler.share},
-              {"reason", name_of(verdict.reason)},
-              {"text", verdict.text},
-              {"time", base::utc_time()}}
+  return OrderedJson{{"event", "straggler"},
+                     {"rank", verdict.straggler.rank},
+                     {"part", journal::name_of(verdict.straggler.part)},
+                     {"seconds", verdict.straggler.seconds},
+                     {"share", verdict.straggler.share},
+                     {"reason", name_of(verdict.reason)},
+                     {"text", verdict.text},
+                     {"time", base::utc_time()}}
       .dump();
 }
 

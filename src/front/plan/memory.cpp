@@ -44,8 +44,9 @@ std::string remark(const MemoryPlan& plan, Part part) {
     case Part::adapter_work: return "of one matrix at a time";
     case Part::fp8: return "of one product at a time";
     case Part::slots: return "where layers are whole while they are at work";
-    case Part::communication: return "buckets on their way, communicators";
+    case Part::communication: return "gradients on their way, when logits are gone";
     case Part::samples: return "keys and values of texts between steps";
+    case Part::communicators: return "buffers of the library that moves bytes";
     case Part::reserve: return "the device's context, workspaces, the allocator's rounding";
   }
   return "";
@@ -133,8 +134,14 @@ std::string to_text(const MemoryPlan& plan) {
       plan.wish.ranks == 1 ? "" : "s", c.model.name, base::human_count(static_cast<double>(layout::count_parameters(c.model))),
       config::name_of(c.model.dtype), plan.batch.batch_size, c.data.seq_len, plan.batch.gradient_accumulation,
       plan.batch.gradient_accumulation == 1 ? "" : "es");
+  const config::ModelConfig unnamed;
+  const bool default_shape = c.model.name == unnamed.name && c.model.hidden_size == unnamed.hidden_size;
+  if (c.lora.enabled && c.model.path.empty() && default_shape)
+    text += "  no model is named, so this is of the default shape: give the folder that the adapters are for, --model DIR\n\n";
+  bool tensors = true;
   for (const auto& [part, bytes, exact] : plan.memory.parts) {
-    if (part == Part::reserve) text += fmt::format("  {:<18}{:>13}   at most at once\n", "in tensors", human(plan.memory.tensors()));
+    if (std::exchange(tensors, part < Part::communicators) && !tensors)
+      text += fmt::format("  {:<18}{:>13}   at most at once\n", "in tensors", human(plan.memory.tensors()));
     text += fmt::format("  {:<18}{:>2} {:>10}   {}\n", layout::name_of(part), exact ? "" : "<=", human(bytes), remark(plan, part));
   }
   text += fmt::format("  {:<18}{:>13}\n", "in all", human(plan.memory.total()));
@@ -148,6 +155,7 @@ namespace {
 
 void add_advice(nlohmann::ordered_json& json, const MemoryPlan& plan) {
   const Advice advice = advise(plan);
+  json["device_bytes"] = *plan.wish.device_bytes;
   json["fits"] = verdict_of(plan.memory, *plan.wish.device_bytes) != Verdict::too_large;
   json["tight"] = verdict_of(plan.memory, *plan.wish.device_bytes) == Verdict::tight;
   json["largest_batch"] = advice.largest_batch.value_or(0);

@@ -22,10 +22,10 @@ using Json = nlohmann::ordered_json;
 
 std::vector<Link> known_links() {
   return {
-      {"nvlink", 360e9, 3e-6, "NVLink 4 behind NVSwitch (H100, H200): 450 GB/s one way, 80 % of it"},
-      {"ib400", 44e9, 5e-6, "400 Gbit/s a GPU: 50 GB/s one way, 88 % of it"},
-      {"pcie4", 20e9, 8e-6, "PCIe 4.0 x16 through the host: 31.5 GB/s one way, 65 % of it"},
-      {"ethernet-100", 11e9, 25e-6, "100 Gbit/s, one GPU a machine: 12.5 GB/s one way, 88 % of it"},
+      {"nvlink", 360e9, 3e-6, "NVLink 4 behind NVSwitch (H100, H200): 450 GB/s one way, 80 % of it", 16},
+      {"ib400", 44e9, 5e-6, "400 Gbit/s a GPU: 50 GB/s one way, 88 % of it", 16},
+      {"pcie4", 20e9, 8e-6, "PCIe 4.0 x16 through the host: 31.5 GB/s one way, 65 % of it", 4},
+      {"ethernet-100", 11e9, 25e-6, "100 Gbit/s, one GPU a machine: 12.5 GB/s one way, 88 % of it", 4},
   };
 }
 

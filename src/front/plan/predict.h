@@ -17,6 +17,7 @@ struct Link {
   double bytes_per_second = 0;
   double latency_s = 0;  // of one of the ring's 2 (N - 1) steps
   std::string basis;     // where the numbers come from
+  int blocks = 1;        // channels that NCCL has over it, each a block of the device while it moves bytes
 };
 std::vector<Link> known_links();
 Link link_named(std::string_view name);  // UserError that lists the names there are

@@ -1,8 +1,11 @@
 // Numbers by name from lines; averages and thinning.
 #include "front/runs/curves.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -51,7 +54,7 @@ Curve read_curve(const fs::path& folder, const std::string& metric, Axis axis) {
   Curve curve;
   const std::size_t dot = metric.find('.');
   std::optional<double> begun;
-  double trained = 0;
+  double trained = 0, now = 0;
   each_line(folder, [&](std::string_view line) {
     if (!begun) begun = seconds_of(time_in(line));
     if (!line.starts_with("{\"step\":")) return;
@@ -62,13 +65,17 @@ Curve read_curve(const fs::path& folder, const std::string& metric, Axis axis) {
     }
     const auto value = dot == std::string::npos ? number_in(line, metric)
                                                 : largest_of(line, std::string_view(metric).substr(0, dot), metric.substr(dot + 1));
-    if (!value) return;
-    const double now = seconds_of(time_in(line)).value_or(begun.value_or(0));
+    const bool is_gap = !value && line.find(fmt::format("\"{}\":null", metric)) != std::string_view::npos;
+    if (!value && !is_gap) return;
+    // A clock that was set back, or another machine's, does not turn the curve around.
+    now = std::max(now, seconds_of(time_in(line)).value_or(now));
     const double x = axis == Axis::step      ? number_in(line, "step").value_or(0)
                      : axis == Axis::trained ? trained
-                                             : (now - begun.value_or(now)) / 3600;
-    curve.points.push_back({x, *value});
+                                             : std::max(0.0, now - begun.value_or(now)) / 3600;
+    curve.points.push_back({x, value.value_or(std::numeric_limits<double>::quiet_NaN())});
   });
+  const auto is_finite = [](const Point& point) { return std::isfinite(point.y); };
+  if (std::none_of(curve.points.begin(), curve.points.end(), is_finite)) curve.points.clear();  // nothing but gaps
   return curve;
 }
 
@@ -96,6 +103,7 @@ std::vector<Point> smoothed(const std::vector<Point>& points, double weight) {
   std::vector<Point> out = points;
   double sum = 0, mass = 0;
   for (Point& point : out) {
+    if (!std::isfinite(point.y)) continue;  // a gap stays one, and what follows goes on from before it
     sum = weight * sum + (1 - weight) * point.y;
     mass = weight * mass + (1 - weight);
     point.y = sum / mass;
@@ -110,8 +118,19 @@ std::vector<Point> thinned(const std::vector<Point>& points, std::size_t most) {
   for (std::size_t i = 0; i < stretches; ++i) {
     const auto begin = points.begin() + static_cast<std::ptrdiff_t>(points.size() * i / stretches);
     const auto end = points.begin() + static_cast<std::ptrdiff_t>(points.size() * (i + 1) / stretches);
-    const auto [low, high] = std::minmax_element(begin, end, [](const Point& a, const Point& b) { return a.y < b.y; });
-    std::set<std::ptrdiff_t> chosen = {0, low - begin, high - begin, end - begin - 1};
+    std::set<std::ptrdiff_t> chosen = {0, end - begin - 1};
+    auto low = end, high = end, gap = end;
+    for (auto at = begin; at != end; ++at) {
+      if (!std::isfinite(at->y))
+        gap = at;
+      else {
+        if (low == end || at->y < low->y) low = at;
+        if (high == end || at->y >= high->y) high = at;
+      }
+    }
+    for (const auto& one : {low, high, gap}) {
+      if (one != end) chosen.insert(one - begin);
+    }
     for (const std::ptrdiff_t at : chosen) kept.push_back(begin[at]);
   }
   return kept;

@@ -1,6 +1,7 @@
 // Follows metrics.jsonl, monitor/ and pages.
 #include "front/runs/live_run.h"
 
+#include "base/file/last_name.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "journal/run_folder.h"
@@ -11,7 +12,7 @@ namespace fs = std::filesystem;
 
 LiveRun::LiveRun(fs::path folder) : folder_(std::move(folder)), metrics_(journal::RunFolder{folder_}.metrics()) {
   view_.folder = folder_;
-  view_.name = fs::absolute(folder_).lexically_normal().filename().string();
+  view_.name = base::last_name(folder_);
 }
 
 void LiveRun::poll() {
@@ -20,6 +21,7 @@ void LiveRun::poll() {
   for (const std::string& line : update.lines) scan_.line(line);
   scan_.fill(view_);
   view_.state = state_of(folder_, scan_.end_reason());
+  view_.trouble = trouble_of(folder_, view_.state);
   if (!update.lines.empty()) read_last_step();
   poll_machines();
   read_pages();

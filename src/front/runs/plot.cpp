@@ -4,35 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
 #include "base/text.h"
+#include "base/utf8.h"
+#include "front/runs/picture/strokes.h"
 
 namespace lockstep::runs {
 namespace {
 
 constexpr double width = 960, height = 540, left = 76, right = 24, top = 48, bottom = 56;
-// Told apart by people with any kind of color vision (Okabe and Ito), on white and on dark.
-constexpr std::array colors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#777777"};
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (static_cast<unsigned char>(c) >= 0x20)
-      out += c;
-  }
-  return out;
-}
 
 std::string tick_text(double value) { return std::abs(value) >= 10000 ? base::human_count(value) : fmt::format("{:.6g}", value); }
 
@@ -58,42 +40,60 @@ struct Extent {
   }
 };
 
-std::string path_of(const std::vector<Point>& points, const Scale& x, const Scale& y) {
-  std::string path;
-  for (const Point& point : points) path += fmt::format("{}{:.1f},{:.1f}", path.empty() ? "M" : " L", x.at(point.x), y.at(point.y));
-  return path;
+// The same points in the picture.
+std::vector<Point> placed(const std::vector<Point>& points, const Scale& x, const Scale& y) {
+  std::vector<Point> places;
+  for (const Point& point : points) places.push_back({x.at(point.x), y.at(point.y)});
+  return places;
 }
 
-std::string line(const std::string& path, const char* color, double thickness, double opacity) {
-  return fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{}\" stroke-linejoin=\"round\" opacity=\"{}\"/>\n", path,
-                     color, thickness, opacity);
-}
-
-std::string axes(const Plot& plot, const Scale& x, const Scale& y) {
-  std::string svg;
+void draw_axes(Drawing& drawing, const Plot& plot, const Scale& x, const Scale& y) {
   for (const double value : ticks(x.low, x.high, 8)) {
-    svg += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", x.at(value),
-                       height - bottom + 20, tick_text(value));
+    drawing.labels.push_back({Role::tick, x.at(value), height - bottom + 20, tick_text(value), Anchor::middle});
   }
   for (const double value : ticks(y.low, y.high, 6)) {
     const double at = y.from + (value - y.low) / (y.high - y.low) * (y.to - y.from);
-    svg += fmt::format("<line class=\"grid\" x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\"/>\n", left, at, width - right, at);
-    svg += fmt::format("<text class=\"tick\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 8, at + 4,
-                       tick_text(y.log ? std::pow(10, value) : value));
+    drawing.lines.push_back({Role::grid, {{left, at}, {width - right, at}}});
+    drawing.labels.push_back({Role::tick, left - 8, at + 4, tick_text(y.log ? std::pow(10, value) : value), Anchor::end});
   }
-  svg += fmt::format("<text class=\"name\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", (left + width - right) / 2,
-                     height - 14, escaped(plot.x_name));
-  svg += fmt::format("<text class=\"name\" transform=\"translate(18 {:.1f}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
-                     (top + height - bottom) / 2, escaped(plot.y_name));
-  return svg;
+  drawing.labels.push_back({Role::name, (left + width - right) / 2, height - 14, plot.x_name, Anchor::middle});
+  drawing.labels.push_back({Role::name, 18, (top + height - bottom) / 2, plot.y_name, Anchor::middle, true});
 }
 
-constexpr const char* style = R"(<style>
-svg { background: #fff } text { font: 13px system-ui, sans-serif; fill: #333 } .tick { font-size: 12px; fill: #666 }
-.title { font-size: 16px; font-weight: 600 } .grid { stroke: #ddd } .name { fill: #444 }
-@media (prefers-color-scheme: dark) { svg { background: #16181d } text { fill: #ddd } .tick, .name { fill: #999 } .grid { stroke: #333 } }
-</style>
-)";
+// At most so many characters, so that the names of runs leave room for their curves.
+std::string shortened(std::string_view name) {
+  constexpr std::size_t most = 40;
+  std::size_t bytes = 0;
+  for (std::size_t characters = 0; bytes < name.size(); ++characters) {
+    if (characters == most) return std::string(name.substr(0, bytes)) + "…";
+    bytes += std::max<std::size_t>(1, base::utf8_length(name.substr(bytes)));
+  }
+  return std::string(name);
+}
+
+// Right at the top, wide enough for the longest name.
+void draw_legend(Drawing& drawing, const Plot& plot) {
+  constexpr std::size_t most = 20;
+  constexpr double row_height = 20, key_length = 20;
+  std::vector<std::string> names;
+  for (const Curve& curve : plot.curves) {
+    if (names.size() == most) break;
+    names.push_back(shortened(curve.name));
+  }
+  if (plot.curves.size() > most) names.push_back(fmt::format("and {} more", plot.curves.size() - most));
+  double widest = 120;
+  for (const std::string& name : names) widest = std::max(widest, write(name).width * font_size(Role::legend));
+  const double begin = width - right - widest - 8;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const double row = top + 18 + row_height * static_cast<double>(i);
+    drawing.labels.push_back({Role::legend, begin, row, names[i]});
+    if (i < most)
+      drawing.lines.push_back({.role = Role::key,
+                               .points = {{begin - key_length - 8, row - 4}, {begin - 8, row - 4}},
+                               .color = curve_colors[i % curve_colors.size()],
+                               .thickness = 3});
+  }
+}
 
 }  // namespace
 
@@ -113,7 +113,9 @@ std::vector<double> ticks(double low, double high, int count) {
   return values;
 }
 
-std::string to_svg(const Plot& plot) {
+double font_size(Role role) { return role == Role::title ? 16 : role == Role::tick ? 12 : 13; }
+
+Drawing draw(const Plot& plot) {
   struct Drawn {
     std::vector<Point> raw, smooth;
   };
@@ -121,13 +123,15 @@ std::string to_svg(const Plot& plot) {
   Extent across, up;
   for (const Curve& curve : plot.curves) {
     std::vector<Point> points = curve.points;
-    std::erase_if(points, [&](const Point& point) { return !std::isfinite(point.y) || (plot.log_y && point.y <= 0); });
+    for (Point& point : points) {
+      if (plot.log_y && point.y <= 0) point.y = std::numeric_limits<double>::quiet_NaN();
+    }
     Drawn& one = drawn.emplace_back();
     one.raw = thinned(points, plot.most_points);
     one.smooth = plot.smoothing > 0 ? thinned(smoothed(points, plot.smoothing), plot.most_points) : one.raw;
     for (const Point& point : one.raw) {
       across.take(point.x);
-      up.take(plot.log_y ? std::log10(point.y) : point.y);
+      if (std::isfinite(point.y)) up.take(plot.log_y ? std::log10(point.y) : point.y);
     }
   }
   across.widen();
@@ -135,21 +139,17 @@ std::string to_svg(const Plot& plot) {
   const Scale x{across.low, across.high, left, width - right};
   const Scale y{up.low, up.high, height - bottom, top, plot.log_y};
 
-  std::string svg = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", width,
-                                height, escaped(plot.title));
-  svg += style;
-  svg += fmt::format("<text class=\"title\" x=\"{}\" y=\"28\">{}</text>\n", left, escaped(plot.title));
-  svg += axes(plot, x, y);
+  Drawing drawing{.title = plot.title, .width = width, .height = height, .lines = {}, .labels = {}};
+  drawing.labels.push_back({Role::title, left, 28, plot.title});
+  draw_axes(drawing, plot, x, y);
   for (std::size_t i = 0; i < drawn.size(); ++i) {
-    const char* color = colors[i % colors.size()];
-    if (plot.smoothing > 0) svg += line(path_of(drawn[i].raw, x, y), color, 1, 0.25);
-    svg += line(path_of(drawn[i].smooth, x, y), color, 2, 1);
-    const double row = top + 18 + 20 * static_cast<double>(i);
-    svg += fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/>\n", width - right - 210, row - 4,
-                       width - right - 190, row - 4, color);
-    svg += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", width - right - 182, row, escaped(plot.curves[i].name));
+    const Color color = curve_colors[i % curve_colors.size()];
+    if (plot.smoothing > 0)
+      drawing.lines.push_back({.role = Role::curve, .points = placed(drawn[i].raw, x, y), .color = color, .thickness = 1, .opacity = 0.25});
+    drawing.lines.push_back({.role = Role::curve, .points = placed(drawn[i].smooth, x, y), .color = color, .thickness = 2});
   }
-  return svg + "</svg>\n";
+  draw_legend(drawing, plot);
+  return drawing;
 }
 
 }  // namespace lockstep::runs

@@ -1,10 +1,11 @@
-// Curves of several runs as one SVG picture, made without any library: it opens in every browser.
+// Curves of several runs as one picture, made without any library: svg_of() opens in every browser, png_of() everywhere else.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "front/runs/curves.h"
+#include "front/runs/picture/drawing.h"
 
 namespace lockstep::runs {
 
@@ -15,7 +16,7 @@ struct Plot {
   bool log_y = false;              // values of 0 and below are left out
   std::size_t most_points = 2000;  // of a curve
 };
-std::string to_svg(const Plot& plot);
+Drawing draw(const Plot& plot);
 
 // Round numbers that divide [low, high] into about `count` parts.
 std::vector<double> ticks(double low, double high, int count);

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/file/refusal.h"
+#include "base/file/last_name.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "journal/ending.h"
@@ -56,7 +59,7 @@ std::optional<double> number_in(std::string_view line, std::string_view name) {
   const auto rest = behind(line, name);
   double value = 0;
   if (!rest || std::from_chars(rest->data(), rest->data() + rest->size(), value).ec != std::errc()) return std::nullopt;
-  return value;
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;  // "nan" and "inf" are read as numbers too
 }
 
 std::optional<double> seconds_of(std::string_view time) {
@@ -123,6 +126,14 @@ State state_of(const fs::path& folder, std::string_view end_reason) {
   return end_reason == "complete" ? State::complete : end_reason == "stopped" ? State::stopped : State::failed;
 }
 
+std::string trouble_of(const fs::path& folder, State state) {
+  if (state != State::failed) return "";
+  const auto ending = journal::read_ending({folder});
+  if (!ending) return "Its launcher ended without a word: it was killed, or the machine went down. What was saved is whole.";
+  if (!ending->error.empty()) return ending->error;
+  return ending->status == "ended" ? "It was ended at once, without a checkpoint of its last steps." : "";
+}
+
 RunView read_run(const fs::path& folder) {
   MetricsScan scan;
   const fs::path metrics = journal::RunFolder{folder}.metrics();
@@ -134,16 +145,17 @@ RunView read_run(const fs::path& folder) {
   }
   RunView view;
   view.folder = folder;
-  view.name = fs::absolute(folder).lexically_normal().filename().string();
-  if (view.name.empty()) view.name = fs::absolute(folder).lexically_normal().parent_path().filename().string();
+  view.name = base::last_name(folder);
   scan.fill(view);
   view.state = state_of(folder, scan.end_reason());
+  view.trouble = trouble_of(folder, view.state);
   return view;
 }
 
 std::vector<fs::path> find_runs(const fs::path& output) {
   std::vector<std::pair<fs::file_time_type, fs::path>> found;
   std::error_code error;
+  base::refuse_if_hidden(output);
   for (const auto& entry : fs::directory_iterator(output, error)) {
     const journal::RunFolder folder{entry.path()};
     if (!fs::exists(folder.config(), error)) continue;

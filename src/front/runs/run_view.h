@@ -37,6 +37,7 @@ struct RunView {
   std::string started, last_time;  // UTC, of its first and last line; empty: none
   double seconds = 0;              // between the two
   std::vector<Point> losses;       // by step, all of them
+  std::string trouble;             // why it failed, in a sentence; empty where it has not
 
   double remaining_seconds() const;  // 0: not known, or none
 };
@@ -63,6 +64,9 @@ class MetricsScan {
 
 // The folder's state, whatever its metrics say. end_reason: as MetricsScan tells it.
 State state_of(const std::filesystem::path& folder, std::string_view end_reason);
+
+// Why a run failed, in a sentence of its launcher's or, where that was killed, of ours.
+std::string trouble_of(const std::filesystem::path& folder, State state);
 
 // A number of a JSON line by its name, without parsing the line. Nothing where it is null or not there.
 std::optional<double> number_in(std::string_view line, std::string_view name);

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "front/serve/form/form.h"
-#include "front/serve/http/message.h"
+#include "front/http/message.h"
 
 namespace lockstep::serve {
 

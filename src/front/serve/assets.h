@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "front/serve/http/message.h"
+#include "front/http/message.h"
 
 namespace lockstep::serve {
 

@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 namespace lockstep::serve {
 namespace {
@@ -16,7 +18,8 @@ namespace fs = std::filesystem;
 
 fs::path real(const fs::path& path) {
   std::error_code error;
-  const fs::path followed = fs::weakly_canonical(fs::absolute(path), error);
+  const fs::path whole = fs::absolute(path, error);  // an error where it is empty
+  const fs::path followed = error ? fs::path() : fs::weakly_canonical(whole, error);
   return error ? fs::path() : followed;
 }
 
@@ -39,6 +42,7 @@ Folders::Folders(fs::path output, const std::vector<std::string>& allowed) : out
   allowed_.push_back(real(output_));
   for (const std::string& folder : allowed) {
     std::error_code error;
+    base::refuse_if_hidden(folder);
     if (!fs::is_directory(folder, error)) throw base::usage_error("ui", "--folder {}: there is no such folder.", folder);
     allowed_.push_back(real(folder));
   }
@@ -62,7 +66,8 @@ void Folders::expect_allowed(const std::map<std::string, std::string>& settings)
     if (key == "output")
       throw base::usage_error("ui", "output = {}: this page's runs lie in {}. Start it with --output DIR for others.", value,
                               output_.string());
-    if (key == "name" && !value.empty() && !is_name(value))
+    std::error_code error;
+    if (key == "name" && !value.empty() && !is_plain_name(value) && !(is_name(value) && fs::is_directory(output_ / value, error)))
       throw base::usage_error("ui", "name = {} must be a plain name: letters, digits, '.', '-' and '_', at most 120 of them.", value);
     if (value.empty() || std::find(path_settings().begin(), path_settings().end(), key) == path_settings().end()) continue;
     if (key == "checkpoint.resume" && value == "auto") continue;
@@ -74,8 +79,12 @@ void Folders::expect_allowed(const std::map<std::string, std::string>& settings)
 }
 
 bool Folders::is_name(const std::string& name) {
-  return !name.empty() && name.size() <= 120 && name[0] != '.' && name[0] != '-' &&
-         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+  return !name.empty() && name.size() <= 255 && name[0] != '.' && name[0] != '-' && !base::first_invalid_utf8(name) &&
+         std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f || c == '/' || c == '\\'; });
+}
+
+bool Folders::is_plain_name(const std::string& name) {
+  return is_name(name) && name.size() <= 120 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == '_';
          });
 }

@@ -26,7 +26,8 @@ class Folders {
 
   // A run by its name: a folder in output() and nothing else. UserError where the name is none.
   std::filesystem::path run(const std::string& name) const;
-  static bool is_name(const std::string& name);
+  static bool is_name(const std::string& name);        // of a run or a preset that is there: one part of a path, in UTF-8
+  static bool is_plain_name(const std::string& name);  // of one that is made here: it needs no quotes anywhere
   // Where the page keeps what is not a run's own: its starts, presets, the queue.
   std::filesystem::path own() const { return output_ / ".ui"; }
 

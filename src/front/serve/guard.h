@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "front/serve/http/message.h"
+#include "front/http/message.h"
 
 namespace lockstep::serve {
 

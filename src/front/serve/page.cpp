@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "front/launch/devices/devices.h"
 #include "front/serve/answers.h"
 #include "front/serve/assets.h"
+#include "front/serve/children/end_process.h"
 #include "journal/control.h"
 #include "journal/lease.h"
 #include "journal/run_folder.h"
@@ -60,6 +62,7 @@ Page::Page(Options options)
       queue_(folders_, starts_),
       runs_(folders_, logs_, starts_, queue_),
       chats_(folders_),
+      exports_(folders_),
       live_(folders_, runs_, starts_, queue_) {}
 
 const std::vector<Page::Route>& Page::routes() {
@@ -77,14 +80,18 @@ const std::vector<Page::Route>& Page::routes() {
       {"GET", "/api/runs/*/machines", &Page::show_machines},
       {"POST", "/api/runs/*/resume", &Page::resume_run},
       {"POST", "/api/runs/*/ask", &Page::ask_run},
+      {"POST", "/api/runs/*/end", &Page::end_run},
+      {"POST", "/api/runs/*/export", &Page::export_run},
       {"GET", "/api/stream", &Page::stream},
       {"POST", "/api/import", &Page::import_file},
       {"POST", "/api/data", &Page::inspect},
       {"POST", "/api/placements", &Page::placements},
+      {"GET", "/api/paths", &Page::paths},
       {"GET", "/api/presets", &Page::presets},
       {"POST", "/api/presets/*", &Page::keep_preset},
       {"DELETE", "/api/presets/*", &Page::drop_preset},
       {"POST", "/api/check", &Page::check_machine},
+      {"POST", "/api/explain", &Page::explain},
       {"POST", "/api/chat", &Page::open_chat},
       {"POST", "/api/chat/*/ask", &Page::ask_chat},
       {"POST", "/api/chat/*/stop", &Page::stop_chat},
@@ -145,14 +152,16 @@ http::Response Page::settings(const Call&) { return json_answer(schema()); }
 http::Response Page::plan(const Call& call) {
   const std::string resumed = call.body.value("resume", "");
   if (!resumed.empty()) folders_.run(resumed);
-  return json_answer(draft(folders_, values_in(call.body), resumed).judged);
+  return json_answer(draft(folders_, &counting_, {values_in(call.body), resumed, call.body.value("launcher", "lockstep")}).judged);
 }
 
 http::Response Page::list_runs(const Call&) { return json_answer(runs_.list()); }
 
 http::Response Page::show_run(const Call& call) {
   expect_run(call.name);
-  return json_answer(runs_.details(call.name));
+  Json details = runs_.details(call.name);
+  details["exports"] = exports_.of(call.name);
+  return json_answer(details);
 }
 
 http::Response Page::show_series(const Call& call) {
@@ -177,21 +186,22 @@ http::Response Page::show_machines(const Call& call) {
 }
 
 http::Response Page::start_run(const Call& call) {
-  const Draft made = draft(folders_, values_in(call.body));
+  const Draft made = draft(folders_, nullptr, {.values = values_in(call.body), .launcher = call.body.value("launcher", "lockstep")});
   if (!made.good) return json_answer(made.judged, 422);
+  if (!made.judged["starts_here"]) return http::plain_answer(409, made.judged["start_note"]);
   if (call.body.value("queue", false))
     queue_.add(made.name, made.arguments);
   else
     starts_.start(made.name, made.arguments);
-  return json_answer({{"name", made.name}, {"command", made.judged["command"]}}, 202);
+  return json_answer({{"name", made.name}, {"command", made.judged["commands"][0]["command"]}}, 202);
 }
 
 http::Response Page::resume_run(const Call& call) {
   folders_.run(call.name);
-  const Draft made = draft(folders_, values_in(call.body), call.name);
+  const Draft made = draft(folders_, nullptr, {.values = values_in(call.body), .resumed = call.name});
   if (!made.good) return json_answer(made.judged, 422);
   starts_.start(made.name, made.arguments);
-  return json_answer({{"name", made.name}, {"command", made.judged["command"]}}, 202);
+  return json_answer({{"name", made.name}, {"command", made.judged["commands"][0]["command"]}}, 202);
 }
 
 // The answer comes to the page as a line of metrics.jsonl, with the id.
@@ -206,13 +216,50 @@ http::Response Page::ask_run(const Call& call) {
     return http::plain_answer(409, fmt::format("{} is not being trained: nobody could answer.", call.name));
   }
   const journal::Asked asked{base::fresh_id(2), *wish};
-  if (!journal::leave_wishes(folder.control(), std::span(&asked, 1), holder->token))
-    return http::plain_answer(409, "the run has not taken up what it was asked for last; try again in a moment.");
+  try {
+    if (!journal::leave_wishes(folder.control(), std::span(&asked, 1), holder->token))
+      return http::plain_answer(409, "the run has not taken up what it was asked for last; try again in a moment.");
+  } catch (const base::UserError&) {  // a full disk holds no wish, and must not keep a run from ending
+    const bool stopped = *wish == journal::Wish::stop && holder->pid > 0 && ::kill(static_cast<pid_t>(holder->pid), SIGINT) == 0;
+    if (!stopped) throw;
+    return json_answer({{"id", ""}, {"wish", "stop"}}, 202);
+  }
   return json_answer({{"id", asked.id}, {"wish", journal::name_of(*wish)}}, 202);
+}
+
+// For a run that hangs: it answers no wish any more.
+http::Response Page::end_run(const Call& call) {
+  expect_run(call.name);
+  const auto holder = journal::lease_holder(folders_.output() / call.name);
+  const auto start = starts_.of(call.name);
+  const bool held = holder && !holder->gone;
+  const auto pid = held ? holder->pid : start && start->lives ? start->pid : 0;
+  if (held && pid == 0)
+    return http::plain_answer(409, fmt::format("{} is trained by {}. It can only be ended there.", call.name, holder->name));
+  if (pid == 0) return http::plain_answer(409, fmt::format("{} is not being trained: there is nothing to end.", call.name));
+  return slowly([&] {
+    if (end_process(static_cast<pid_t>(pid))) return json_answer({{"ended", call.name}});
+    return http::plain_answer(409, fmt::format("process {} cannot be ended from here: it belongs to another user, or the kernel holds it. "
+                                               "Try `kill -9 {}` as whoever started it.",
+                                               pid, pid));
+  });
+}
+
+http::Response Page::export_run(const Call& call) {
+  const std::string wanted = call.body.value("checkpoint", "");
+  folders_.run(call.name);
+  const Json details = runs_.details(call.name);
+  for (const Json& one : details["checkpoints"]) {
+    if (one["name"] != wanted) continue;
+    const auto folder = exports_.begin(call.name, one["path"].get<std::string>(), call.body.value("merge", false));
+    return json_answer({{"path", folder.string()}}, 202);
+  }
+  throw base::usage_error("ui", "{} has no checkpoint {}.", call.name, wanted.substr(0, 120));
 }
 
 http::Response Page::delete_run(const Call& call) {
   expect_run(call.name);
+  if (exports_.works_for(call.name)) return http::plain_answer(409, fmt::format("{} is being exported. Let that end first.", call.name));
   runs_.remove(call.name);
   return json_answer({{"deleted", call.name}});
 }

@@ -10,11 +10,12 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "front/serve/children/chats.h"
+#include "front/serve/children/exports.h"
 #include "front/serve/children/follow.h"
 #include "front/serve/folders.h"
 #include "front/serve/form/form.h"
 #include "front/serve/guard.h"
-#include "front/serve/http/message.h"
+#include "front/http/message.h"
 #include "front/serve/runs/live.h"
 #include "front/serve/runs/queue.h"
 #include "front/serve/runs/run_log.h"
@@ -58,6 +59,8 @@ class Page {
   http::Response start_run(const Call& call);
   http::Response resume_run(const Call& call);
   http::Response ask_run(const Call& call);
+  http::Response end_run(const Call& call);
+  http::Response export_run(const Call& call);
   http::Response delete_run(const Call& call);
   http::Response stream(const Call& call);
   http::Response show_machines(const Call& call);
@@ -65,10 +68,12 @@ class Page {
   http::Response import_file(const Call& call);
   http::Response inspect(const Call& call);
   http::Response placements(const Call& call);
+  http::Response paths(const Call& call);
   http::Response presets(const Call& call);
   http::Response keep_preset(const Call& call);
   http::Response drop_preset(const Call& call);
   http::Response check_machine(const Call& call);
+  http::Response explain(const Call& call);
   http::Response open_chat(const Call& call);
   http::Response ask_chat(const Call& call);
   http::Response stop_chat(const Call& call);
@@ -87,6 +92,8 @@ class Page {
   Runs runs_;
   Chats chats_;
   Follow check_;
+  Exports exports_;
+  Counting counting_;
   Live live_;
   std::atomic<int> slow_answers_ = 0;
 };

@@ -3,15 +3,17 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "front/catalog/explained.h"
 #include "front/serve/answers.h"
 #include "front/serve/form/import.h"
 #include "front/serve/page.h"
+#include "front/serve/form/paths.h"
 #include "front/serve/form/presets.h"
 #include "front/serve/form/tools.h"
 
 namespace lockstep::serve {
 
-http::Response Page::import_file(const Call& call) { return json_answer(import_text(folders_, call.body.value("text", ""))); }
+http::Response Page::import_file(const Call& call) { return json_answer(import_text(call.body.value("text", ""))); }
 
 http::Response Page::slowly(const std::function<http::Response()>& answer) {
   constexpr int most = 3;
@@ -31,9 +33,15 @@ http::Response Page::inspect(const Call& call) {
 }
 
 http::Response Page::placements(const Call& call) {
-  const int gpus = std::clamp(call.body.value("gpus", 1), 1, 4096);
-  return slowly([&] { return json_answer(plan_placements(folders_, values_in(call.body), gpus, call.body.value("memory", ""))); });
+  const auto gpus = call.body.find("gpus");
+  const GpusAsked asked{gpus == call.body.end() ? "8"
+                        : gpus->is_string()     ? gpus->get<std::string>()
+                                                : gpus->dump(),
+                        call.body.value("memory", "")};
+  return slowly([&] { return json_answer(plan_placements(folders_, values_in(call.body), asked)); });
 }
+
+http::Response Page::paths(const Call& call) { return json_answer(paths_from(folders_, call.request.asked("from"))); }
 
 http::Response Page::presets(const Call&) { return json_answer(list_presets(folders_)); }
 
@@ -51,6 +59,13 @@ http::Response Page::check_machine(const Call& call) {
   std::vector<std::string> words = {"check", "--json", "--output", folders_.output().string()};
   if (call.body.value("quick", false)) words.emplace_back("--quick");
   return {.type = "text/event-stream", .stream = check_.begin(words, 600)};
+}
+
+// Codes and known messages in a text: a log that someone pasted, a report, a code alone.
+http::Response Page::explain(const Call& call) {
+  Json found = Json::array();
+  for (const catalog::Hit& hit : catalog::scan(call.body.value("text", ""))) found.push_back(catalog::explained(hit));
+  return json_answer(found);
 }
 
 http::Response Page::open_chat(const Call& call) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/error.h"
 #include "base/text.h"
 #include "front/launch/launch.h"
 #include "front/show/plan_text.h"
@@ -241,7 +242,9 @@ void Display::explain(const job::Ended& event) {
   const launch::Report& report = event.outcome.report;
   const bool mine = !options_.place || options_.place->local_rank == 0 || report.rank == options_.place->rank;
   if (!mine) return complain("[launch] " + report.headline + ".\n");
-  complain(report.text + (event.has_checkpoint ? fmt::format("  Resume with: {}\n", event.resume) : "") +
+  // What was refused before its first step would be refused again.
+  const bool goes_on = event.has_checkpoint && (event.last_step > 0 || event.exit_code >= static_cast<int>(base::ExitCode::run));
+  complain(report.text + (goes_on ? fmt::format("  Resume with: {}\n", event.resume) : "") +
            fmt::format("  Run folder: {}\n", event.folder.string()));
 }
 

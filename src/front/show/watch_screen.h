@@ -12,6 +12,7 @@ namespace lockstep::show {
 struct Screen {
   int width = 80, height = 24;
   bool color = false;
+  bool utf8 = true;  // letters beyond ASCII come out as such
   int log_rank = 0;  // whose log
 };
 // At most `height` lines of at most `width` columns, without a line end behind the last.
@@ -20,7 +21,7 @@ std::string draw(std::span<const runs::LiveRun* const> live, const Screen& scree
 // One line about a run, for where there is no terminal.
 std::string progress_line(const runs::RunView& view);
 
-// "▁▃▇": the values between their lowest and highest one.
-std::string sparkline(std::span<const double> values);
+// "▁▃▇", or "_-#": the values between their lowest and highest one.
+std::string sparkline(std::span<const double> values, bool utf8 = true);
 
 }  // namespace lockstep::show

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -34,6 +35,7 @@ ChunkKind kind_of(const fs::path& path, bool split_lines) {
 
 std::uint64_t checked_size(const fs::path& path) {
   std::error_code error;
+  base::refuse_if_hidden(path);
   if (!fs::exists(path, error)) throw base::data_error("data", "{} does not exist.", path.string());
   if (fs::is_directory(path, error))
     throw base::data_error("data", "{} is a folder. Name its files, {}/*.jsonl say.", path.string(), path.string());

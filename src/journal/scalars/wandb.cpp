@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/hash/crc32.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -22,22 +22,10 @@ using namespace protobuf;
 constexpr std::size_t block_bytes = 32768, head_bytes = 7;
 enum Piece { whole = 1, first = 2, middle = 3, last = 4 };
 
-// zlib's, over the kind of piece and then its bytes.
-std::uint32_t crc32(int kind, std::string_view bytes) {
-  static constexpr auto table = [] {
-    std::array<std::uint32_t, 256> made{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      std::uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit) value = (value & 1) != 0 ? 0xedb88320u ^ (value >> 1) : value >> 1;
-      made[i] = value;
-    }
-    return made;
-  }();
-  std::uint32_t crc = ~0u;
-  const auto take = [&](unsigned char byte) { crc = table[(crc ^ byte) & 0xff] ^ (crc >> 8); };
-  take(static_cast<unsigned char>(kind));
-  for (const char byte : bytes) take(static_cast<unsigned char>(byte));
-  return ~crc;
+// Over the kind of piece and then its bytes.
+std::uint32_t checksum(int kind, std::string_view bytes) {
+  const char first = static_cast<char>(kind);
+  return base::crc32(bytes, base::crc32({&first, 1}));
 }
 
 double wall_seconds() {
@@ -153,7 +141,7 @@ void WandbWriter::put_record(std::string_view record) {
 }
 
 void WandbWriter::put_block_piece(std::string& out, std::string_view piece, int kind) {
-  put_raw(out, crc32(kind, piece));
+  put_raw(out, checksum(kind, piece));
   put_raw(out, static_cast<std::uint16_t>(piece.size()));
   put_raw(out, static_cast<std::uint8_t>(kind));
   out += piece;

@@ -12,7 +12,6 @@
 namespace lockstep::layout {
 namespace {
 
-constexpr std::int64_t f32 = 4;
 constexpr std::int64_t kPromptTokens = 64;  // taken for a sample's prompt, which nobody has counted yet
 
 bool any(const std::vector<Recompute>& policies, auto holds) { return std::any_of(policies.begin(), policies.end(), holds); }
@@ -54,12 +53,12 @@ std::int64_t row_bytes(const config::RunConfig& config, const std::vector<Recomp
   const std::int64_t norm = element * d.hidden, branch = element * d.hidden, stream_gradient = element * d.hidden;
   const bool apart = d.q_width() + d.qkv_width() > 2 * d.intermediate;  // attention's gradients do not fit where gate and up were
   const std::int64_t attention_gradients = apart ? element * (d.q_width() + d.qkv_width()) : 0;
-  const std::int64_t head = 2 * f32;  // a norm's scale and a loss
+  const std::int64_t head = 2 * f32_bytes;  // a norm's scale and a loss
   return row + shared + norm + branch + stream_gradient + attention_gradients + head + low_rank_bytes(config, policies);
 }
 
 std::int64_t rotary_bytes(const Dims& d, std::int64_t time) {
-  return 2 * f32 * std::max(time, std::min(2 * time, d.max_time)) * (d.head_dim / 2);
+  return 2 * f32_bytes * std::max(time, std::min(2 * time, d.max_time)) * (d.head_dim / 2);
 }
 
 // Inputs of blocks that have left the device, for one row. The first block's is the embedding's output, which stays.
@@ -71,7 +70,7 @@ std::int64_t offloaded_row_bytes(const config::RunConfig& config, const std::vec
 
 // Of one gradient as ranks exchange it.
 std::int64_t wire_size(const config::RunConfig& config, GradientForm form) {
-  if (config.parallel.reduce_dtype == config::ReduceDType::f32) return f32;
+  if (config.parallel.reduce_dtype == config::ReduceDType::f32) return f32_bytes;
   if (config.parallel.reduce_dtype == config::ReduceDType::gradient) return bytes_of(form, config.model.dtype);
   return bytes_of(config.model.dtype);
 }
@@ -84,6 +83,9 @@ std::int64_t wire_bytes(const config::RunConfig& config, GradientForm form, std:
   const auto bucket = std::int64_t(config.parallel.bucket_cap_mb * 1024 * 1024);
   return std::min(under_way * bucket, elements * wire);
 }
+
+// Of one group of ranks: gathers and reductions have one each.
+std::int64_t communicator_bytes(bool on_gpu) { return on_gpu ? ranks_reserve_bytes : 0; }
 
 // A unit on its way: a copy where another type travels, what comes from the others, and the sum of this rank's share.
 std::int64_t reduction_bytes(const config::RunConfig& config, GradientForm form, const ShardedMemory& shards, int sharing) {
@@ -105,7 +107,7 @@ std::vector<PartBytes> standing_parts(const std::vector<HeldUnit>& units, const 
     const Holding& h = unit.holding;
     const std::int64_t bytes = unit.flat.elements * bytes_of(h.dtype);
     (!h.trained ? frozen : config.lora.enabled ? adapters : weights) += bytes;
-    if (h.trained && h.master && h.dtype != config::DType::f32) masters += f32 * unit.flat.elements;
+    if (h.trained && h.master && h.dtype != config::DType::f32) masters += f32_bytes * unit.flat.elements;
     states += state_bytes(unit, config.trainer.optimizer);
     for (const LeafSpec& leaf : unit.spec.leaves) {
       if (!is_quantized(leaf, h)) continue;
@@ -187,6 +189,7 @@ std::string_view name_of(Part part) {
     case Part::fp8: return "fp8 copies";
     case Part::communication: return "communication";
     case Part::samples: return "samples";
+    case Part::communicators: return "communicators";
     case Part::reserve: return "reserve";
   }
   throw base::Bug("a part that has no name");
@@ -207,20 +210,19 @@ void RankMemory::add_to(Part part, std::int64_t bytes) {
   parts.push_back({part, bytes});
 }
 
-std::int64_t RankMemory::tensors() const { return total() - of(Part::reserve); }
+std::int64_t RankMemory::tensors() const { return total() - of(Part::reserve) - of(Part::communicators); }
 
 std::int64_t RankMemory::total() const {
-  std::int64_t bytes = 0;
+  std::int64_t bytes = -std::min(of(Part::logits), of(Part::communication));
   for (const PartBytes& one : parts) bytes += one.bytes;
   return bytes;
 }
 
-std::int64_t exchange_bytes(const config::RunConfig& config, int ranks, bool on_gpu, GradientForm form) {
+std::int64_t exchange_bytes(const config::RunConfig& config, int ranks, bool on_gpu) {
   const int sharing = sharing_ranks(config, ranks);
   if (sharing == 1) return 0;
   const ShardedMemory shards = sharded_memory(held_units(config), config, sharing);
-  // Gathers and reductions have a communicator each.
-  return reduction_bytes(config, form, shards, sharing) + (on_gpu ? ranks_reserve_bytes : 0);
+  return reduction_bytes(config, GradientForm::f32, shards, sharing) + communicator_bytes(on_gpu);
 }
 
 RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& batch, const MemoryWish& wish) {
@@ -246,17 +248,20 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   }
   constexpr std::int64_t plenty = std::int64_t{1} << 60;
   const std::int64_t unclaimed = wish.device_bytes ? *wish.device_bytes - memory.total() : plenty;
-  memory.step = plan_step_memory(
-      {config, micro_batch, micro_batches, wish.ranks, gradient_elements, unclaimed, exchange_bytes(config, wish.ranks, wish.on_gpu)},
-      [](bool fits) { return fits; });
+  const auto exchange = [&](GradientForm form) {
+    return sharing > 1 ? reduction_bytes(config, form, shards, sharing) : wire_bytes(config, form, gradient_elements);
+  };
+  memory.step = plan_step_memory({config, micro_batch, micro_batches, wish.ranks, gradient_elements, unclaimed,
+                                  sharing > 1 ? exchange(GradientForm::f32) + communicator_bytes(wish.on_gpu) : 0},
+                                 [](bool fits) { return fits; });
 
   const GradientForm form = memory.step.gradients;
   const auto add = [&](Part part, std::int64_t bytes, bool exact = true) { memory.parts.push_back({part, bytes, exact}); };
-  const std::int64_t sum_type = form == GradientForm::once ? element : f32;
+  const std::int64_t sum_type = form == GradientForm::once ? element : f32_bytes;
   add(Part::gradients, (gradient_elements - shards.of_them_in_slots) * bytes_of(form, config.model.dtype) + shards.sum_elements * sum_type);
   memory.add_to(Part::slots, shards.of_them_in_slots * bytes_of(form, config.model.dtype));
   if (needs_sums(form, micro_batches) && shards.sum_elements == 0)
-    add(Part::gradient_sums, std::min(f32 * gradient_elements, memory.step.room_for_sums), false);
+    add(Part::gradient_sums, std::min(f32_bytes * gradient_elements, memory.step.room_for_sums), false);
   memory.offloaded_bytes = wish.on_gpu ? rows * offloaded_row_bytes(config, memory.step.recompute) : 0;
   add(Part::activations, rows * row_bytes(config, memory.step.recompute) + rotary_bytes(d, time) - memory.offloaded_bytes);
   add(Part::dense_copy, config.lora.enabled ? dense_buffer_bytes(config.model, element) : 0);
@@ -268,11 +273,10 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
     for (const AdaptedMatrix& adapted : adapted_matrices(config.model, config.lora, layer)) kept_low += adapted.low_width();
   add(Part::adapter_work, adapter_bytes(config.model, config.lora, rows, element) - rows * element * kept_low, false);
   if (config.trainer.fp8) add(Part::fp8, fp8_bytes(config.model, rows), false);
-  if (wish.ranks > 1)
-    add(Part::communication,
-        sharing > 1 ? exchange_bytes(config, wish.ranks, wish.on_gpu, form) + (wish.on_gpu ? ranks_reserve_bytes : 0)
-                    : wire_bytes(config, form, gradient_elements) + (wish.on_gpu ? ranks_reserve_bytes : 0),
-        false);
+  if (wish.ranks > 1) {
+    add(Part::communication, exchange(form), false);
+    add(Part::communicators, (sharing > 1 ? 2 : 1) * communicator_bytes(wish.on_gpu), false);
+  }
   if (config.monitor.sample_tokens > 0) {
     const auto prompts = std::max<std::int64_t>(1, std::int64_t(config.monitor.sample_prompts.size()));
     const std::int64_t tokens = std::min(d.max_time, kPromptTokens + config.monitor.sample_tokens);

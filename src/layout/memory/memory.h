@@ -11,6 +11,8 @@
 
 namespace lockstep::layout {
 
+inline constexpr std::int64_t f32_bytes = 4;
+
 // A unit and how a rank holds it.
 struct HeldUnit {
   UnitSpec spec;
@@ -54,8 +56,9 @@ enum class Part {
   logits,         // one chunk
   adapter_work,   // buffers of one adapted matrix at a time
   fp8,            // 8-bit copies
-  communication,  // copies on their way, and what communicators take
+  communication,  // copies on their way
   samples,        // keys and values of texts written between steps
+  communicators,  // buffers of the library that moves bytes
   reserve,        // the device's context, workspaces, attention's backward, the allocator's rounding
 };
 std::string_view name_of(Part part);
@@ -76,8 +79,8 @@ struct RankMemory {
 
   std::int64_t of(Part part) const;
   void add_to(Part part, std::int64_t bytes);
-  std::int64_t tensors() const;  // the most that tensors hold at once
-  std::int64_t total() const;    // and the reserve beside them: what has to be free
+  std::int64_t tensors() const;  // the most that they hold at once: no gradient is on its way yet while the head has its logits
+  std::int64_t total() const;    // and what is beside tensors: what has to be free
 };
 
 struct MemoryWish {
@@ -85,8 +88,8 @@ struct MemoryWish {
   bool on_gpu = true;
   std::optional<std::int64_t> device_bytes = {};  // what trainer.recompute = auto and gradients may fill; nothing: all that they like
 };
-// Beside the units themselves, what gathers and reductions of cut ones take on their way, at most; 0 where units are whole.
-std::int64_t exchange_bytes(const config::RunConfig& config, int ranks, bool on_gpu, GradientForm form = GradientForm::f32);
+// Beside the units themselves, what gathers and reductions of cut ones take on their way, at most (f32 gradients); 0 where units are whole.
+std::int64_t exchange_bytes(const config::RunConfig& config, int ranks, bool on_gpu);
 // batch: config::plan_batch() for so many ranks.
 RankMemory rank_memory(const config::RunConfig& config, const config::BatchPlan& batch, const MemoryWish& wish);
 

@@ -10,7 +10,7 @@
 namespace lockstep::layout {
 namespace {
 
-constexpr std::int64_t f32 = 4, map_bytes = 256 * f32;
+constexpr std::int64_t map_bytes = 256 * f32_bytes;
 
 // 8-bit states have scales, and whole matrices are dealt out: an even share of them is near enough.
 bool states_are_exact(config::Optimizer method) {
@@ -49,10 +49,10 @@ ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::R
                            : weights) += (turns ? share.room : whole) * share.element_bytes;
     quantized += maps_of(unit);
     if (!h.trained) continue;
-    if (h.master && h.dtype != config::DType::f32) masters += f32 * held;
+    if (h.master && h.dtype != config::DType::f32) masters += f32_bytes * held;
     const std::int64_t all_states = state_bytes(unit, method);
     states += !cut ? all_states : states_are_exact(method) ? all_states / unit.flat.elements * held : all_states / sharing;
-    if (cut) in_flight[slot_of(i, model_units) ? 1 : 0] = std::max(in_flight[slot_of(i, model_units) ? 1 : 0], whole);
+    if (cut) in_flight[slot ? 1 : 0] = std::max(in_flight[slot ? 1 : 0], whole);
     if (!cut || placement.gradients == Spread::whole) {
       memory.gradient_elements += whole;
       continue;

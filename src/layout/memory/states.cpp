@@ -6,11 +6,9 @@
 namespace lockstep::layout {
 namespace {
 
-constexpr std::int64_t f32 = 4;
-
 // Of the weights that count: masters where there are some.
 std::int64_t exact_bytes(const Holding& holding) {
-  return holding.dtype == config::DType::f32 || holding.master ? f32 : bytes_of(holding.dtype);
+  return holding.dtype == config::DType::f32 || holding.master ? f32_bytes : bytes_of(holding.dtype);
 }
 
 std::int64_t adamw_8bit_bytes(const HeldUnit& unit) {
@@ -24,7 +22,7 @@ std::int64_t adamw_8bit_bytes(const HeldUnit& unit) {
         small += count;
     }
   }
-  return 2 * ((blocks > 0 ? unit.flat.elements : 0) + f32 * (blocks + small));
+  return 2 * ((blocks > 0 ? unit.flat.elements : 0) + f32_bytes * (blocks + small));
 }
 
 // Rows and columns of matrices, every number of vectors.
@@ -36,7 +34,7 @@ std::int64_t adafactor_bytes(const HeldUnit& unit) {
       numbers += piece.shape.size() >= 2 ? rows + count / rows : count;
     }
   }
-  return f32 * numbers;
+  return f32_bytes * numbers;
 }
 
 std::int64_t muon_bytes(const HeldUnit& unit) {

@@ -9,26 +9,6 @@
 #include "base/error.h"
 
 namespace lockstep::layout {
-namespace {
-
-std::vector<Slice> everything(const std::vector<PlacedUnit>& units) {
-  std::vector<Slice> all;
-  for (std::size_t i = 0; i < units.size(); ++i) all.push_back({i, 0, units[i].elements});
-  return all;
-}
-
-std::vector<std::vector<Slice>> shards_by_rank(const std::vector<PlacedUnit>& units, int ranks) {
-  std::vector<std::vector<Slice>> by_rank(static_cast<std::size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (std::size_t i = 0; i < units.size(); ++i) {
-      const Slice slice = shard_of(i, units[i].elements, rank, shard_elements({.elements = units[i].elements}, ranks));
-      if (slice.count > 0) by_rank[static_cast<std::size_t>(rank)].push_back(slice);
-    }
-  }
-  return by_rank;
-}
-
-}  // namespace
 
 std::vector<PlacedUnit> placed_units(const std::vector<UnitSpec>& units) {
   std::vector<PlacedUnit> placed;
@@ -111,6 +91,17 @@ Slice shard_of(std::size_t unit, std::int64_t elements, int rank, std::int64_t s
   return {unit, begin, std::min(size, elements - begin)};
 }
 
+std::vector<std::vector<Slice>> shards_by_rank(const std::vector<UnitCut>& units, int ranks) {
+  std::vector<std::vector<Slice>> by_rank(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      const Slice slice = shard_of(i, units[i].elements, rank, units[i].room);
+      if (slice.count > 0) by_rank[static_cast<std::size_t>(rank)].push_back(slice);
+    }
+  }
+  return by_rank;
+}
+
 std::vector<std::vector<Slice>> owned_by_rank(const std::vector<PlacedUnit>& units, int ranks) {
   std::vector<Slice> all;
   for (std::size_t i = 0; i < units.size(); ++i) {
@@ -135,36 +126,15 @@ std::vector<std::vector<Slice>> owned_by_rank(const std::vector<PlacedUnit>& uni
   return by_rank;
 }
 
-std::vector<std::vector<Slice>> slices_by_rank(const std::vector<PlacedUnit>& units, Spread spread, int ranks) {
-  switch (spread) {
-    case Spread::whole: return std::vector(static_cast<std::size_t>(ranks), everything(units));
-    case Spread::shard: return shards_by_rank(units, ranks);
-    case Spread::owned: return owned_by_rank(units, ranks);
-  }
-  throw base::Bug("a spread that has no slices");
-}
-
-// Whoever has an element's states updates it.
-std::vector<std::vector<Slice>> updates_by_rank(const std::vector<PlacedUnit>& units, const Placement& placement, int ranks) {
-  return slices_by_rank(units, placement.states, ranks);
-}
-
-// Replicas share the work of counting and saving out.
-std::vector<std::vector<Slice>> counts_by_rank(const std::vector<PlacedUnit>& units, const Placement& placement, int ranks) {
-  return slices_by_rank(units, placement.states == Spread::whole ? Spread::shard : placement.states, ranks);
-}
-
-std::string uncovered(const std::vector<PlacedUnit>& units, const std::vector<std::vector<Slice>>& by_rank, std::int64_t grain) {
-  std::vector<std::vector<std::pair<Slice, std::size_t>>> of_unit(units.size());
+std::string uncovered(const std::vector<std::int64_t>& elements, const std::vector<std::vector<Slice>>& by_rank) {
+  std::vector<std::vector<std::pair<Slice, std::size_t>>> of_unit(elements.size());
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     for (const Slice& slice : by_rank[rank]) {
-      if (slice.unit >= units.size()) return fmt::format("rank {} has a slice of unit {}, of which there is none", rank, slice.unit);
-      if (slice.begin % grain != 0)
-        return fmt::format("rank {}'s slice of unit {} begins at {}, no multiple of {}", rank, slice.unit, slice.begin, grain);
+      if (slice.unit >= elements.size()) return fmt::format("rank {} has a slice of unit {}, of which there is none", rank, slice.unit);
       of_unit[slice.unit].push_back({slice, rank});
     }
   }
-  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+  for (std::size_t unit = 0; unit < elements.size(); ++unit) {
     auto& slices = of_unit[unit];
     std::sort(slices.begin(), slices.end(), [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
     std::int64_t next = 0;
@@ -173,9 +143,8 @@ std::string uncovered(const std::vector<PlacedUnit>& units, const std::vector<st
       if (slice.begin > next) return fmt::format("unit {}: elements {} to {} are nobody's", unit, next, slice.begin);
       next += slice.count;
     }
-    if (next < units[unit].elements) return fmt::format("unit {}: elements {} to {} are nobody's", unit, next, units[unit].elements);
-    if (next > units[unit].elements)
-      return fmt::format("unit {}: a slice ends at {}, behind its {} elements", unit, next, units[unit].elements);
+    if (next < elements[unit]) return fmt::format("unit {}: elements {} to {} are nobody's", unit, next, elements[unit]);
+    if (next > elements[unit]) return fmt::format("unit {}: a slice ends at {}, behind its {} elements", unit, next, elements[unit]);
   }
   return "";
 }

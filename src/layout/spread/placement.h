@@ -70,18 +70,12 @@ int sharing_ranks(const config::RunConfig& config, int ranks);
 
 // shard: what a rank holds of a unit, in slices of `size`; the last ones are shorter or empty where that does not divide.
 Slice shard_of(std::size_t unit, std::int64_t elements, int rank, std::int64_t size);
+std::vector<std::vector<Slice>> shards_by_rank(const std::vector<UnitCut>& units, int ranks);
 // owned: whole matrices to the rank with the least so far, the largest first; the same on every rank.
 std::vector<std::vector<Slice>> owned_by_rank(const std::vector<PlacedUnit>& units, int ranks);
 
-// Slices by rank under one spread. `whole` gives every rank everything.
-std::vector<std::vector<Slice>> slices_by_rank(const std::vector<PlacedUnit>& units, Spread spread, int ranks);
-
-// What each rank updates, and what it counts in norms and saves: all ranks together cover every element exactly once, replicas too.
-std::vector<std::vector<Slice>> updates_by_rank(const std::vector<PlacedUnit>& units, const Placement& placement, int ranks);
-std::vector<std::vector<Slice>> counts_by_rank(const std::vector<PlacedUnit>& units, const Placement& placement, int ranks);
-
-// The first thing that is wrong with a table of slices that shall cover every element once; empty: nothing.
-std::string uncovered(const std::vector<PlacedUnit>& units, const std::vector<std::vector<Slice>>& by_rank, std::int64_t grain);
+// The first thing that is wrong with a table of slices that shall cover every element of each unit once; empty: nothing.
+std::string uncovered(const std::vector<std::int64_t>& elements, const std::vector<std::vector<Slice>>& by_rank);
 // What does not go together, in a sentence; "" where all does.
 std::string impossible(const Placement& placement);
 

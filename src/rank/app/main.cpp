@@ -2,11 +2,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <thread>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/log.h"
 #include "base/signal_flag.h"
 #include "config/config.h"
@@ -65,7 +67,7 @@ void run_train(const verbs::Arguments& arguments, const std::shared_ptr<journal:
 void run_generate(const std::string& verb, const verbs::Arguments& arguments, const std::shared_ptr<journal::PageWriter>& page,
                   const comm::Place& place) {
   const verbs::GenerateRequest request = verbs::parse_generate_request(arguments, open_device());
-  if (verb == "chat") return verbs::serve_chat(request);
+  if (verb == "chat") return verbs::serve_chat(request, place, page);
   if (verb == "generate-file") return verbs::generate_file(request, place, page);
   verbs::generate_one(request);
 }
@@ -85,6 +87,9 @@ int guarded(journal::PageWriter& page, const std::function<void()>& body) {
     return 0;
   } catch (const base::UserError& error) {
     return fail(page, error.code(), error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    const base::UserError refused = base::refusal(error);
+    return fail(page, refused.code(), refused.what());
   } catch (const base::Bug& error) {
     return fail(page, base::ExitCode::bug, error.what());
   } catch (const std::bad_alloc&) {

@@ -38,11 +38,22 @@ struct StepRequest {
   int profile_steps = 0;                 // traced after everything is measured; 0: none
   std::filesystem::path profile_folder;  // where the trace goes
   std::optional<LinkModel> link = {};    // the other ranks are modelled
+  std::filesystem::path timeline = {};   // where one step's goes; empty: none is made
 };
 struct StepProfile {
   int steps = 0;
   std::filesystem::path trace;  // for Perfetto
   std::string table;            // where a step's time went
+};
+// One step by the device's clock, as it was measured: CUDA graphs included.
+struct StepTimeline {
+  struct Kind {
+    std::string name;  // of a collective
+    int operations = 0, waits = 0, exposed = 0;
+    double seconds = 0, exposed_seconds = 0;  // of the operations, where links are modelled; of what the step waited for them
+  };
+  std::filesystem::path trace;  // for Perfetto
+  std::vector<Kind> kinds;
 };
 struct StepResult {
   std::string model, device, dtype;
@@ -66,6 +77,7 @@ struct StepResult {
   bool fp8 = false;
   Ceilings ceilings;
   std::optional<StepProfile> profile;
+  std::optional<StepTimeline> timeline;
 
   double tokens_per_second() const { return tokens_per_step / step.median; }
   std::optional<double> mfu() const;

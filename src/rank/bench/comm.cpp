@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/system/host_memory.h"
 #include "base/text.h"
 #include "rank/bench/bench.h"
 #include "rank/kernels/plugin.h"
@@ -28,13 +28,7 @@ std::int64_t free_memory(at::Device device) {
     kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
     return static_cast<std::int64_t>(free);
   }
-  std::ifstream memory("/proc/meminfo");
-  for (std::string line; std::getline(memory, line);) {
-    if (!line.starts_with("MemAvailable:")) continue;
-    const std::string number = base::trim(line.substr(13));
-    return base::parse_integer(number.substr(0, number.find(' '))).value_or(0) * 1024;
-  }
-  return 0;
+  return static_cast<std::int64_t>(base::look_at_host_memory().usable());
 }
 
 class CommBench {

@@ -13,14 +13,19 @@ namespace {
 
 class KernelHolder final : public comm::Holder {
  public:
-  explicit KernelHolder(int blocks) : shape_{blocks} {}
-  void begin(const at::Tensor& clock) override { kernels::begin_hold(clock); }
-  void hold(const at::Tensor& clock, double seconds) override {
-    if (seconds > 0) kernels::hold(clock, seconds, shape_);
+  KernelHolder(int blocks, std::shared_ptr<train::Timeline> timeline) : blocks_(blocks), timeline_(std::move(timeline)) {}
+  void begin(const at::Tensor& clock, std::string_view kind) override {
+    if (timeline_) timeline_->begin(kind, kind);
+    kernels::begin_hold(clock);
+  }
+  void hold(const at::Tensor& clock, std::string_view kind, double seconds) override {
+    if (seconds > 0) kernels::hold(clock, seconds, blocks_);
+    if (timeline_) timeline_->end(kind);
   }
 
  private:
-  kernels::HoldShape shape_;
+  const int blocks_;
+  std::shared_ptr<train::Timeline> timeline_;
 };
 
 std::string words(const comm::ModelledLink& link) {
@@ -37,8 +42,11 @@ LinkModel parse_link_model(const std::string& text) {
   in >> model.ranks >> links.within.bytes_per_second >> links.within.latency_s >> links.between.bytes_per_second >>
       links.between.latency_s >> links.machine >> model.blocks >> model.name;
   base::check(!in.fail(), "lockstep gives its workers a whole model of a link");
-  links.holder = std::make_shared<KernelHolder>(model.blocks);
   return model;
+}
+
+std::shared_ptr<comm::Holder> make_holder(int blocks, std::shared_ptr<train::Timeline> timeline) {
+  return std::make_shared<KernelHolder>(blocks, std::move(timeline));
 }
 
 std::string LinkModel::describe() const {

@@ -67,6 +67,14 @@ std::string to_text(const StepResult& r) {
                    r.flops_per_token.total()));
   line("roofline", fmt::format("{:.1f} % of this device's own matmul rate", 100 * flops / r.ceilings.flops_per_second));
   line("ceilings", ceilings_line(r.ceilings));
+  if (r.timeline) {
+    line("timeline", fmt::format("{} (open in ui.perfetto.dev)", r.timeline->trace.string()));
+    for (const StepTimeline::Kind& kind : r.timeline->kinds) {
+      const std::string busy = kind.operations > 0 ? fmt::format("{} in {:.2f} ms; ", kind.operations, kind.seconds * 1e3) : "";
+      line("",
+           fmt::format("{:<14} {}{} of {} waited for, {:.2f} ms", kind.name, busy, kind.exposed, kind.waits, kind.exposed_seconds * 1e3));
+    }
+  }
   if (r.profile) {
     line("profile", fmt::format("{} (open in ui.perfetto.dev)", r.profile->trace.string()));
     text += "\n" + r.profile->table;
@@ -109,6 +117,16 @@ std::string to_json(const StepResult& r) {
                {"share_of_measured_matmul", flops / r.ceilings.flops_per_second},
                {"ceilings", json_of(r.ceilings)},
                {"raw_step_seconds", r.step_seconds}};
+  if (r.timeline) {
+    Json kinds = Json::object();
+    for (const StepTimeline::Kind& kind : r.timeline->kinds)
+      kinds[kind.name] = {{"operations", kind.operations},
+                          {"seconds", kind.seconds},
+                          {"waits", kind.waits},
+                          {"exposed", kind.exposed},
+                          {"exposed_seconds", kind.exposed_seconds}};
+    json["timeline"] = {{"trace", r.timeline->trace.string()}, {"collectives", std::move(kinds)}};
+  }
   if (r.profile) json["profile"] = {{"steps", r.profile->steps}, {"trace", r.profile->trace.string()}};
   return json.dump();
 }

@@ -8,6 +8,7 @@
 #include "rank/train/memory/device_memory.h"
 #include "rank/train/watch/peak_flops.h"
 #include "rank/train/watch/profile.h"
+#include "rank/train/watch/timeline.h"
 #include "rank/train/run.h"
 #include "rank/train/train_step.h"
 
@@ -79,8 +80,10 @@ class Bench {
  public:
   explicit Bench(const StepRequest& request) {
     train::RunRequest wish{.config = settings_of(request), .device = request.device, .place = request.place, .page = request.page};
+    if (!request.timeline.empty()) wish.timeline = timeline_ = std::make_shared<train::Timeline>(request.device);
     if (request.link) {
       wish.links = request.link->links;
+      wish.links->holder = make_holder(request.link->blocks, timeline_);
       wish.place.world_size = wish.place.local_world_size = request.link->ranks;
     }
     if (!has_data(wish.config)) wish.batches = [](const train::Run& run) { return std::make_unique<MadeUp>(run); };
@@ -107,8 +110,14 @@ class Bench {
     run_->optimizer->step(learning_rate);
   }
   std::int64_t trained() const { return source_->trained; }
+  std::vector<train::Timeline::Span> timeline_of_a_step() {
+    timeline_->take();  // whatever was before
+    step();
+    return timeline_->take();
+  }
 
  private:
+  std::shared_ptr<train::Timeline> timeline_;
   std::unique_ptr<train::Run> run_;
   Counted* source_ = nullptr;
   std::vector<data::Batch> kept_;
@@ -127,6 +136,32 @@ StepProfile trace_steps(const StepRequest& request, Bench& bench) {
   trace.start();
   for (int i = 0; i < request.profile_steps; ++i) bench.step();
   return {.steps = request.profile_steps, .trace = stem.string() + ".json", .table = trace.stop(stem, request.profile_steps)};
+}
+
+// A wait that is none takes two marks.
+constexpr double exposed_s = 20e-6;
+
+StepTimeline write_timeline(const std::filesystem::path& path, const std::vector<train::Timeline::Span>& spans) {
+  StepTimeline timeline{.trace = path};
+  const auto of = [&](const std::string& name) -> StepTimeline::Kind& {
+    const auto found = std::find_if(timeline.kinds.begin(), timeline.kinds.end(), [&](const auto& kind) { return kind.name == name; });
+    return found != timeline.kinds.end() ? *found : timeline.kinds.emplace_back(StepTimeline::Kind{.name = name});
+  };
+  for (const train::Timeline::Span& span : spans) {
+    if (span.lane == "waits") {
+      StepTimeline::Kind& kind = of(span.name);
+      kind.waits += 1;
+      if (span.seconds() < exposed_s) continue;
+      kind.exposed += 1;
+      kind.exposed_seconds += span.seconds();
+    } else if (span.lane == span.name) {
+      StepTimeline::Kind& kind = of(span.name);
+      kind.operations += 1;
+      kind.seconds += span.seconds();
+    }
+  }
+  base::write_text_atomically(base::real_files(), path, train::to_trace(spans));
+  return timeline;
 }
 
 void describe(const train::Run& run, StepResult& result) {
@@ -154,6 +189,7 @@ void measure_training(const StepRequest& request, StepResult& result) {
   result.driver_memory_bytes = train::driver_memory_bytes(request.device);
   result.host_peak_memory_bytes = train::peak_host_memory_bytes();
   result.cuda_graph = bench.run().micro_steps->replayed();
+  if (!request.timeline.empty()) result.timeline = write_timeline(request.timeline, bench.timeline_of_a_step());
   const int rounds = std::max(3, request.steps / 2);
   result.micro_batch = spread_of(time_calls(request.device, 1, rounds, [&] { bench.micro_batch(); }));
   result.update = spread_of(time_calls(request.device, 1, rounds, [&] { bench.update(); }));

@@ -66,7 +66,8 @@ void run(const std::string& verb, const Arguments& arguments, at::Device device,
                                             .steps = number(arguments, "steps"),
                                             .profile_steps = number(arguments, "profile"),
                                             .profile_folder = arguments.at("profile-folder"),
-                                            .link = link_of(arguments)});
+                                            .link = link_of(arguments),
+                                            .timeline = arguments.contains("timeline") ? arguments.at("timeline") : ""});
     sink(json ? to_json(result) : to_text(result));
   } else if (verb == "bench-kernels") {
     const KernelsResult result = measure_kernels(

@@ -40,7 +40,9 @@ struct Contents {
 // How a checkpoint is cut, the same for every writer and any number of them.
 struct Cut {
   std::uint64_t file_bytes = 256u << 20;  // a file takes whole units until it holds so much: each file costs a sync
-  std::uint64_t slice_bytes = 64u << 20;  // of a tensor under one checksum: who reads a few numbers need not read all
+  // Of a tensor under one checksum: who reads a few numbers reads that much. A rank of 32 holds 29 MB of a block of a 7B model's masters;
+  // a manifest has 290 bytes for each.
+  std::uint64_t slice_bytes = 4u << 20;
 };
 
 // Which writer of how many this process is.
@@ -51,7 +53,8 @@ struct Share {
 
 // Saves in the background. One save at a time: begin() waits for the one before it. Not collective, but every writer makes the
 // same calls, and all Savers of a folder are made before the first begin(). One thread calls it.
-//   begin(): copies what this writer writes to host memory (the only time training is blocked) and returns.
+//   begin(): copies what this writer writes to host memory and returns. Where that holds less than it writes, the copy goes on in turns as
+//   bytes reach the disk. It is the only time training is blocked.
 //   Each writer writes its bytes of model-NNNNN-of-NNNNN.safetensors, optimizer-...; then part-N.json with their checksums.
 //   Writer 0 waits for all parts, writes state.json and manifest.json, syncs, renames step-NNNNNN.partial to step-NNNNNN
 //   links the best one and removes the oldest beyond `keep`.
@@ -67,6 +70,7 @@ class Saver {
     double visible_s = 90;        // how long writer 0 looks again where a file of another writer seems to be short: a network file system
                                   // shows sizes of up to a minute ago (NFS: acregmax)
     double closing_grace_s = 2;   // how long the destructor lets writer 0 wait for others
+    std::uint64_t staging_bytes = 0;  // host memory that copies take at most; 0: as much as this writer writes
     Cut cut = {};
     // Throws where this run must no longer write in the folder. Writer 0 asks before it cleans up and before a save becomes whole.
     std::function<void()> may_write = {};
@@ -76,7 +80,7 @@ class Saver {
   // Finishes writing this writer's share. For the others' it waits only closing_grace_s: call wait() where the save matters.
   ~Saver();
 
-  // Throws only where the copy to host memory fails; what goes wrong while writing is told by wait() or take_error().
+  // What goes wrong, while copying too, is told by wait() or take_error().
   // best: the step of the checkpoint that stays although it is old; folder/best is a link to it.
   void begin(std::int64_t step, const Contents& contents, std::optional<std::int64_t> best = {});
   // Blocks until the last save is whole (on writer 0: renamed). Throws its error as UserError(ExitCode::checkpoint).
@@ -107,8 +111,11 @@ class Reader {
   // The tensor as it lies in the mapped file, its checksum compared. Lives as long as this reader; forget() gives its pages back.
   at::Tensor view(std::string_view kind, const std::string& name) const;
   void forget(std::string_view kind, const std::string& name) const;
-  // Throws UserError(ExitCode::checkpoint) that names the damaged file.
-  void verify() const;
+  // Throws UserError(ExitCode::checkpoint) that names the damaged file. share: of readers that look through it together, each other files.
+  void verify(const Share& share = {}) const;
+  // Of tensors' files, by this reader so far, whatever was already in memory: what it copied, and what it compared beside that.
+  std::uint64_t bytes_read() const;
+  std::uint64_t bytes_held() const;  // in all tensors
 
  private:
   struct Impl;
@@ -116,6 +123,9 @@ class Reader {
 };
 
 // The newest whole checkpoint in `folder`, skipping partial and damaged ones (each said in `skipped`).
-std::optional<std::filesystem::path> newest_whole(const std::filesystem::path& folder, std::vector<std::string>* skipped);
+// look: says what is wrong with a folder, or throws it as a UserError; undefined: all of it is read here.
+using LookThrough = std::function<std::string(const std::filesystem::path& folder)>;
+std::optional<std::filesystem::path> newest_whole(const std::filesystem::path& folder, std::vector<std::string>* skipped,
+                                                  const LookThrough& look = {});
 
 }  // namespace lockstep::checkpoint

@@ -11,8 +11,6 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::uint64_t page_bytes = 4096;  // what disks and network file systems write at once: no two writers share one
-
 std::uint64_t bytes_of(const TensorEntry& entry) {
   std::uint64_t bytes = c10::elementSize(entry.dtype);
   for (const std::int64_t size : entry.shape) bytes *= static_cast<std::uint64_t>(size);
@@ -135,6 +133,26 @@ std::vector<FileRange> cut_range(const FileRange& range, const CutFile& file, co
   until(file.header.size());
   for (const CutSlice& slice : cut_slices(file, cut)) until(slice.offset + slice.bytes);
   return pieces;
+}
+
+std::vector<std::vector<FileRange>> in_turns(std::span<const FileRange> ranges, std::uint64_t most_bytes) {
+  const std::uint64_t most = std::max(most_bytes / page_bytes * page_bytes, page_bytes);
+  std::vector<std::vector<FileRange>> turns;
+  std::uint64_t room = 0;
+  for (FileRange rest : ranges) {
+    while (rest.begin < rest.end) {
+      if (room == 0) {
+        turns.emplace_back();
+        room = most;
+      }
+      FileRange now = rest;
+      now.end = std::min(rest.end, rest.begin / page_bytes * page_bytes + room);
+      room -= now.staged_bytes();
+      turns.back().push_back(now);
+      rest.begin = now.end;
+    }
+  }
+  return turns;
 }
 
 }  // namespace lockstep::checkpoint

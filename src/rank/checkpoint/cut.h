@@ -35,11 +35,15 @@ struct CutSlice {
 // By place in the file; every tensor has at least one.
 std::vector<CutSlice> cut_slices(const CutFile& file, const Cut& cut);
 
+inline constexpr std::uint64_t page_bytes = 4096;  // what disks and network file systems write at once
+
 struct FileRange {
   std::size_t file = 0;              // which of the files
   std::uint64_t begin = 0, end = 0;  // bytes of it, its header counted
 
   std::uint64_t bytes() const { return end - begin; }
+  // Of memory that holds it as far from a page's beginning as it lies in the file.
+  std::uint64_t staged_bytes() const { return ((end + page_bytes - 1) / page_bytes - begin / page_bytes) * page_bytes; }
   bool operator==(const FileRange&) const = default;
 };
 // Where all writers hold everything: as many bytes for each, one stretch of the files in a row, cut at pages.
@@ -49,5 +53,8 @@ std::vector<FileRange> held_ranges(std::span<const CutFile> files, const Content
 
 // The same range cut where slices and the header end: whatever a writer has of a slice has a checksum of its own.
 std::vector<FileRange> cut_range(const FileRange& range, const CutFile& file, const Cut& cut);
+
+// The same ranges in turns that take at most so many bytes of page-aligned memory each, and one page at least; cut at pages of the files.
+std::vector<std::vector<FileRange>> in_turns(std::span<const FileRange> ranges, std::uint64_t most_bytes);
 
 }  // namespace lockstep::checkpoint

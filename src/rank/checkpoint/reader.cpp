@@ -1,11 +1,8 @@
 // Reading checkpoints back, and finding the newest one that is whole.
+#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <deque>
 #include <utility>
-
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 
 #include "base/error.h"
 #include "base/hash/crc32c.h"
@@ -32,18 +29,22 @@ void check_file(const std::filesystem::path& folder, const FileEntry& record) {
   }
 }
 
+base::UserError damaged(std::string_view what) { return base::checkpoint_error("checkpoint", "{} is damaged: its checksum differs", what); }
+
 void check_content(std::span<const std::byte> bytes, std::uint32_t checksum, std::string_view what) {
-  if (base::crc32c(bytes) != checksum) throw base::checkpoint_error("checkpoint", "{} is damaged: its checksum differs", what);
+  if (base::crc32c(bytes) != checksum) throw damaged(what);
 }
 
-// The bytes where they lie, or a copy where the type cannot be read there.
-at::Tensor tensor_of(std::span<const std::byte> bytes, at::ScalarType dtype, at::IntArrayRef shape) {
-  const auto options = at::TensorOptions().dtype(dtype);
-  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % c10::elementSize(dtype) == 0)
-    return at::from_blob(const_cast<std::byte*>(bytes.data()), shape, options);  // only read
-  at::Tensor copy = at::empty(shape, options);
-  std::memcpy(copy.data_ptr(), bytes.data(), bytes.size());
-  return copy;
+// A mapped file, of which no more than a chunk is in this process's memory at a time.
+void check_file(std::span<const std::byte> bytes, std::uint32_t checksum, const std::filesystem::path& path) {
+  constexpr std::size_t chunk = 32u << 20;
+  std::uint32_t crc = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += chunk) {
+    const auto some = bytes.subspan(at, std::min(chunk, bytes.size() - at));
+    crc = base::crc32c(some, crc);
+    drop_pages(some);
+  }
+  if (crc != checksum) throw damaged(path.string());
 }
 
 // One tensor as its file and its manifest tell of it.
@@ -56,10 +57,10 @@ struct StoredSlices {
   std::int64_t elements() const { return static_cast<std::int64_t>(entry->bytes() / c10::elementSize(entry->dtype)); }
   std::int64_t covered() const { return slices.empty() ? 0 : slices.back()->begin + slices.back()->count; }
   // Numbers [begin, begin + count), every slice that they lie in compared with its checksum.
-  std::span<const std::byte> numbers(std::int64_t begin, std::int64_t count);
+  std::span<const std::byte> numbers(std::int64_t begin, std::int64_t count, std::atomic<std::uint64_t>& bytes_read);
 };
 
-std::span<const std::byte> StoredSlices::numbers(std::int64_t begin, std::int64_t count) {
+std::span<const std::byte> StoredSlices::numbers(std::int64_t begin, std::int64_t count, std::atomic<std::uint64_t>& bytes_read) {
   const std::size_t element = c10::elementSize(entry->dtype);
   const auto bytes = file->bytes(*entry);
   const auto part = [&](std::int64_t first, std::int64_t size) {
@@ -67,8 +68,15 @@ std::span<const std::byte> StoredSlices::numbers(std::int64_t begin, std::int64_
   };
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const SliceEntry& slice = *slices[i];
-    if (slice.begin >= begin + count || slice.begin + slice.count <= begin || checked[i]) continue;
-    check_content(part(slice.begin, slice.count), slice.checksum, fmt::format("tensor {} in {}", slice.name, file->path().string()));
+    const std::int64_t first = std::max(begin, slice.begin), last = std::min(begin + count, slice.begin + slice.count);
+    if (first >= last) continue;
+    if (checked[i]) {
+      bytes_read += part(first, last - first).size();
+      continue;
+    }
+    const auto all = part(slice.begin, slice.count);
+    check_content(all, slice.checksum, fmt::format("tensor {} in {}", slice.name, file->path().string()));
+    bytes_read += all.size();
     checked[i] = true;
   }
   return part(begin, count);
@@ -81,6 +89,7 @@ struct Reader::Impl {
   Manifest manifest;
   std::map<std::string, SafetensorsFile> files;
   std::map<std::pair<std::string, std::string>, StoredSlices> tensors;  // by kind and name
+  std::atomic<std::uint64_t> bytes_read = 0;
 
   bool add(SliceEntry& record);
   StoredSlices& tensor(std::string_view kind, const std::string& name) {
@@ -154,6 +163,7 @@ void Reader::read(std::string_view kind, const std::string& name, const at::Tens
                                  impl_->folder.string(), kind, name, shape_text(stored), shape_text(target.sizes()));
   }
   target.copy_(view(kind, name));
+  forget(kind, name);
 }
 
 void Reader::read_slice(std::string_view kind, const std::string& name, std::int64_t begin, const at::Tensor& target) const {
@@ -162,12 +172,13 @@ void Reader::read_slice(std::string_view kind, const std::string& name, std::int
     throw base::checkpoint_error("checkpoint", "{}: {} tensor {} has {} numbers, this model asks for {} from number {} on.",
                                  impl_->folder.string(), kind, name, stored.elements(), target.numel(), begin);
   }
-  target.copy_(tensor_of(stored.numbers(begin, target.numel()), stored.entry->dtype, target.sizes()));
+  target.copy_(tensor_of(stored.numbers(begin, target.numel(), impl_->bytes_read), stored.entry->dtype, target.sizes()));
+  forget(kind, name);
 }
 
 at::Tensor Reader::view(std::string_view kind, const std::string& name) const {
   StoredSlices& stored = impl_->tensor(kind, name);
-  return tensor_of(stored.numbers(0, stored.elements()), stored.entry->dtype, stored.entry->shape);
+  return tensor_of(stored.numbers(0, stored.elements(), impl_->bytes_read), stored.entry->dtype, stored.entry->shape);
 }
 
 void Reader::forget(std::string_view kind, const std::string& name) const {
@@ -175,19 +186,31 @@ void Reader::forget(std::string_view kind, const std::string& name) const {
   drop_pages(stored.file->bytes(*stored.entry));
 }
 
-void Reader::verify() const {
-  for (const FileEntry& record : impl_->manifest.files) {
+std::uint64_t Reader::bytes_read() const { return impl_->bytes_read; }
+
+std::uint64_t Reader::bytes_held() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, stored] : impl_->tensors) bytes += stored.entry->bytes();
+  return bytes;
+}
+
+void Reader::verify(const Share& share) const {
+  const std::vector<FileEntry>& files = impl_->manifest.files;
+  for (std::size_t i = static_cast<std::size_t>(share.index); i < files.size(); i += static_cast<std::size_t>(share.count)) {
+    const FileEntry& record = files[i];
+    impl_->bytes_read += record.bytes;
     const auto path = impl_->folder / record.name;
     const auto mapped = impl_->files.find(record.name);
     if (mapped != impl_->files.end()) {
-      check_content(mapped->second.file_bytes(), record.checksum, path.string());
+      check_file(mapped->second.file_bytes(), record.checksum, path);
     } else {
-      check_content(base::MappedFile(path).bytes(), record.checksum, path.string());
+      check_file(base::MappedFile(path).bytes(), record.checksum, path);
     }
   }
 }
 
-std::optional<std::filesystem::path> newest_whole(const std::filesystem::path& folder, std::vector<std::string>* skipped) {
+std::optional<std::filesystem::path> newest_whole(const std::filesystem::path& folder, std::vector<std::string>* skipped,
+                                                  const LookThrough& look) {
   const auto skip = [&](std::string text) {
     if (skipped != nullptr) skipped->push_back(std::move(text));
   };
@@ -198,8 +221,13 @@ std::optional<std::filesystem::path> newest_whole(const std::filesystem::path& f
       continue;
     }
     try {
-      Reader(found.path).verify();
-      return found.path;
+      std::string damage;
+      if (look)
+        damage = look(found.path);
+      else
+        Reader(found.path).verify();
+      if (damage.empty()) return found.path;
+      skip(std::move(damage));
     } catch (const base::UserError& error) {
       skip(error.what());
     }

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -86,6 +88,15 @@ std::string safetensors_header(std::span<const TensorEntry> entries, const std::
   std::string text(length_bytes, '\0');
   std::memcpy(text.data(), &length, length_bytes);
   return text + json;
+}
+
+at::Tensor tensor_of(std::span<const std::byte> bytes, at::ScalarType dtype, at::IntArrayRef shape) {
+  const auto options = at::TensorOptions().dtype(dtype);
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % c10::elementSize(dtype) == 0)
+    return at::from_blob(const_cast<std::byte*>(bytes.data()), shape, options);  // only read
+  at::Tensor copy = at::empty(shape, options);
+  std::memcpy(copy.data_ptr(), bytes.data(), bytes.size());
+  return copy;
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {

@@ -1,7 +1,7 @@
 // The safetensors format: 8 bytes of header length, a JSON header, then the tensors' bytes without gaps.
 #pragma once
 
-#include <c10/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -32,6 +32,9 @@ std::string_view dtype_name(at::ScalarType dtype);  // "F32"; throws UserError f
 std::uint64_t lay_out(std::vector<TensorEntry>& entries);
 // What stands before the data part; its size is a multiple of 4096.
 std::string safetensors_header(std::span<const TensorEntry> entries, const std::map<std::string, std::string>& metadata);
+
+// The bytes where they lie, or a copy where the type cannot be read there.
+at::Tensor tensor_of(std::span<const std::byte> bytes, at::ScalarType dtype, at::IntArrayRef shape);
 
 // A mapped file whose header has been checked: every entry's bytes lie in the file, fit its shape, and overlap no other's.
 // Errors are UserError(ExitCode::checkpoint) that name the file and the tensor. Thread-safe.

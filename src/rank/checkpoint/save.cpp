@@ -126,13 +126,21 @@ void clean_leftovers(base::FileSystem& files, const std::filesystem::path& folde
   }
 }
 
-Save stage(Staging& staging, std::int64_t step, std::int64_t attempt, const Contents& contents, const Saver::Options& options) {
-  Save save{
-      .step = step, .attempt = attempt, .files = cut_files(step, contents, options.cut), .ranges = {}, .state_json = contents.state_json};
+Save cut_save(std::int64_t step, std::int64_t attempt, const Contents& contents, const Saver::Options& options) {
+  Save save{.step = step,
+            .attempt = attempt,
+            .files = cut_files(step, contents, options.cut),
+            .ranges = {},
+            .turns = {},
+            .state_json = contents.state_json};
   std::vector<std::uint64_t> bytes;
   for (const CutFile& file : save.files) bytes.push_back(file.bytes());
-  const auto ranges = contents.sharded ? held_ranges(save.files, contents, options.share) : equal_share(bytes, options.share);
-  save.ranges = staging.copy(contents, save.files, ranges);
+  save.ranges = contents.sharded ? held_ranges(save.files, contents, options.share) : equal_share(bytes, options.share);
+  std::uint64_t all = 0;
+  for (const FileRange& range : save.ranges) all += range.staged_bytes();
+  // Where one turn will not do, the next one is copied while this one is written: each has half of the memory.
+  const bool fits = options.staging_bytes == 0 || all <= options.staging_bytes;
+  save.turns = in_turns(save.ranges, fits ? all : options.staging_bytes / 2);
   return save;
 }
 
@@ -146,20 +154,15 @@ FileEntry SaveWriter::write_text(const std::filesystem::path& path, const std::s
   return {path.filename().string(), text.size(), base::crc32c(bytes_of(text))};
 }
 
-void SaveWriter::write_ranges(const CutFile& file, std::span<const StagedRange> ranges, const std::filesystem::path& folder, Part& part) {
-  auto writer = files_.open_to_share(folder / file.name, file.bytes());
-  for (const auto& [range, bytes] : ranges) {
-    for (std::size_t at = 0; at < bytes.size();) {
-      const std::size_t size = std::min<std::size_t>(write_bytes - (range.begin + at) % write_bytes, bytes.size() - at);
-      writer->write_at(range.begin + at, bytes.subspan(at, size));
-      at += size;
-    }
+void SaveWriter::write_range(base::FileWriter& writer, const CutFile& file, const StagedRange& staged, Part& part) const {
+  const auto& [range, bytes] = staged;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t size = std::min<std::size_t>(write_bytes - (range.begin + at) % write_bytes, bytes.size() - at);
+    writer.write_at(range.begin + at, bytes.subspan(at, size));
+    at += size;
   }
-  for (const auto& [range, bytes] : ranges) {
-    for (const FileRange& piece : cut_range(range, file, options_.cut))
-      part.pieces.push_back({file.name, piece.begin, piece.end, base::crc32c(bytes.subspan(piece.begin - range.begin, piece.bytes()))});
-  }
-  writer->sync_and_close();
+  for (const FileRange& piece : cut_range(range, file, options_.cut))
+    part.pieces.push_back({file.name, piece.begin, piece.end, base::crc32c(bytes.subspan(piece.begin - range.begin, piece.bytes()))});
 }
 
 // A writer that finds the disk full must have room to say so: its part takes the place of this.
@@ -167,18 +170,25 @@ void SaveWriter::reserve_part(const std::filesystem::path& folder) {
   files_.create(folder / (part_name(options_.share.index) + ".tmp"))->write(bytes_of(std::string(4096, ' ')));
 }
 
-void SaveWriter::write_part(const Save& save) {
+void SaveWriter::write_part(const Save& save, const NextTurn& next) {
   const auto folder = step_folder(options_.folder, save.step, State::partial);
   files_.create_directories(folder);
   folder_made_ = true;
   reserve_part(folder);
   Part part{.step = save.step, .attempt = save.attempt, .error = {}, .pieces = {}};
-  for (auto first = save.ranges.begin(); first != save.ranges.end();) {
-    const auto last =
-        std::find_if(first, save.ranges.end(), [&](const StagedRange& other) { return other.range.file != first->range.file; });
-    write_ranges(save.files[first->range.file], {first, last}, folder, part);
-    first = last;
+  std::unique_ptr<base::FileWriter> writer;
+  const CutFile* open = nullptr;
+  for (std::size_t turn = 0; turn < save.turns.size(); ++turn) {
+    for (const StagedRange& staged : next()) {
+      const CutFile& file = save.files[staged.range.file];
+      if (std::exchange(open, &file) != &file) {
+        if (writer) writer->sync_and_close();
+        writer = files_.open_to_share(folder / file.name, file.bytes());
+      }
+      write_range(*writer, file, staged, part);
+    }
   }
+  if (writer) writer->sync_and_close();
   files_.sync_directory(folder);
   // Last, and nothing after it may fail: writer 0 relies on these files from the moment it sees the part.
   base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
@@ -289,9 +299,9 @@ void SaveWriter::give_up(const Save& save, const std::string& reason) noexcept {
       if (folder_made_ && !std::filesystem::exists(folder)) return;  // writer 0 has given up before us
       files_.create_directories(folder);
       const Part part{.step = save.step, .attempt = save.attempt, .error = reason, .pieces = {}};
-      for (const StagedRange& staged : save.ranges) {  // room for others; not what they write, perhaps for the next attempt already
-        const CutFile& file = save.files[staged.range.file];
-        if (staged.range.bytes() == file.bytes()) files_.remove_all(folder / file.name);
+      for (const FileRange& range : save.ranges) {  // room for others; not what they write, perhaps for the next attempt already
+        const CutFile& file = save.files[range.file];
+        if (range.bytes() == file.bytes()) files_.remove_all(folder / file.name);
       }
       base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
     }

@@ -19,14 +19,17 @@ namespace lockstep::checkpoint {
 
 struct Save {
   std::int64_t step = 0;
-  std::int64_t attempt = 0;         // counts begin(): equal on all writers
-  std::vector<CutFile> files;       // of the whole checkpoint
-  std::vector<StagedRange> ranges;  // what this writer writes of them, file by file
+  std::int64_t attempt = 0;                   // counts begin(): equal on all writers
+  std::vector<CutFile> files;                 // of the whole checkpoint
+  std::vector<FileRange> ranges;              // what this writer writes of them, file by file
+  std::vector<std::vector<FileRange>> turns;  // the same as it is copied: by as much as host memory may hold at once
   std::string state_json;
   std::optional<std::int64_t> best = {};  // step of the checkpoint that is not removed
 };
-// Cuts the contents and copies this writer's bytes. Blocks until they are in host memory.
-Save stage(Staging& staging, std::int64_t step, std::int64_t attempt, const Contents& contents, const Saver::Options& options);
+Save cut_save(std::int64_t step, std::int64_t attempt, const Contents& contents, const Saver::Options& options);
+
+// Gives the turns of a save one after the other; what it gave before may be overwritten.
+using NextTurn = std::function<std::vector<StagedRange>()>;
 
 // Removes what crashed saves and deletions left in `folder`, except the folder of step `but`. Where a crash hit between taking an
 // old checkpoint of a step away and putting the new one in its place, the old one is put back.
@@ -38,14 +41,14 @@ class SaveWriter {
   SaveWriter(base::FileSystem& files, const Saver::Options& options, std::function<bool(double quiet_s)> patience);
 
   // This writer's files and part-N.json, synced.
-  void write_part(const Save& save);
+  void write_part(const Save& save, const NextTurn& next);
   // Writer 0: waits for all parts, writes manifest and state, puts the folder in its place, removes the oldest beyond `keep`.
   void finish(const Save& save);
   // After a failure: writer 0 removes the folder, others say in their part what went wrong. Never throws.
   void give_up(const Save& save, const std::string& reason) noexcept;
 
  private:
-  void write_ranges(const CutFile& file, std::span<const StagedRange> ranges, const std::filesystem::path& folder, Part& part);
+  void write_range(base::FileWriter& writer, const CutFile& file, const StagedRange& staged, Part& part) const;
   void reserve_part(const std::filesystem::path& folder);
   FileEntry write_text(const std::filesystem::path& path, const std::string& text);
   std::vector<Part> wait_for_parts(const Save& save);

@@ -1,13 +1,18 @@
-// The saver: copies in the caller's thread, writes in its own.
+// The saver: copies in the caller's thread, turn by turn, and writes in its own.
+#include <array>
 #include <atomic>
 #include <thread>
 #include <utility>
+
+#include <c10/util/Exception.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/text.h"
 #include "rank/checkpoint/checkpoint.h"
+#include "rank/checkpoint/handover.h"
 #include "rank/checkpoint/save.h"
 
 namespace lockstep::checkpoint {
@@ -24,8 +29,9 @@ std::string without_room(std::string_view what) {
 struct Saver::Impl {
   base::FileSystem& files;
   const Options options;
-  Staging staging;
-  Save save;  // belongs to the thread while it runs
+  std::array<Staging, Handover::buffers> staging;
+  Save save;  // stays as it is while the thread runs
+  std::unique_ptr<Handover> handover;
   std::thread thread;
   std::int64_t attempts = 0;
   std::atomic<bool> busy = false;
@@ -43,20 +49,34 @@ struct Saver::Impl {
     if (closing != 0) return base::seconds_since(closing) < options.closing_grace_s;
     return quiet_s < options.peer_timeout_s;
   }
-  void run() noexcept;
+  void copy(const Contents& contents) noexcept;
+  void write(const NextTurn& next) noexcept;
   std::string explain(const std::string& reason) const;
 };
 
-void Saver::Impl::run() noexcept {
+// Fails into the handover: the writer tells the others, and the save's error is told where every other is.
+void Saver::Impl::copy(const Contents& contents) noexcept {
+  try {
+    for (std::size_t turn = 0; turn < save.turns.size() && handover->wait_for_room(); ++turn)
+      handover->give(staging[turn % staging.size()].copy(contents, save.files, save.turns[turn]));
+  } catch (const c10::Error& failure) {
+    handover->fail(fmt::format("copying it to host memory failed: {}", failure.what_without_backtrace()));
+  } catch (const std::exception& failure) {
+    handover->fail(fmt::format("copying it to host memory failed: {}", failure.what()));
+  }
+}
+
+void Saver::Impl::write(const NextTurn& next) noexcept {
   SaveWriter writer(files, options, [this](double quiet_s) { return patient(quiet_s); });
   try {
     if (options.share.index == 0) {
       if (options.may_write) options.may_write();
       clean_leftovers(files, options.folder, save.step);
     }
-    writer.write_part(save);
+    writer.write_part(save, next);
     if (options.share.index == 0) writer.finish(save);
   } catch (const std::exception& failure) {
+    handover->close();
     const std::string reason = without_room(failure.what());
     writer.give_up(save, reason);
     const base::Lock lock(mutex);
@@ -87,15 +107,16 @@ Saver::~Saver() {
 
 void Saver::begin(std::int64_t step, const Contents& contents, std::optional<std::int64_t> best) {
   impl_->join();
-  const std::int64_t attempt = ++impl_->attempts;
-  impl_->save = stage(impl_->staging, step, attempt, contents, impl_->options);
+  impl_->save = cut_save(step, ++impl_->attempts, contents, impl_->options);
   impl_->save.best = best;
+  if (const std::size_t turns = impl_->save.turns.size(); turns > 1)
+    base::log_info("step {} is copied in {} turns, as host memory for copies is bounded by {}: training waits for the disk meanwhile", step,
+                   turns, base::human_bytes(impl_->options.staging_bytes));
+  impl_->handover = std::make_unique<Handover>();
   impl_->busy = true;
-  if (impl_->options.asynchronous) {
-    impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
-  } else {
-    impl_->run();
-  }
+  impl_->thread = std::thread([impl = impl_.get()] { impl->write([impl] { return impl->handover->take(); }); });
+  impl_->copy(contents);
+  if (!impl_->options.asynchronous) impl_->join();
 }
 
 void Saver::wait() {

@@ -19,8 +19,6 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::uint64_t page_bytes = 4096;  // what can be written past the page cache
-
 // Where copies from one device are waited for.
 void wait_for(const std::optional<at::Device>& device) {
   if (!device) return;
@@ -59,7 +57,7 @@ std::vector<StagedRange> Staging::copy(const Contents& contents, std::span<const
   std::uint64_t total = 0;
   for (const FileRange& range : ranges) {
     starts.push_back(total + range.begin % page_bytes);
-    total = (starts.back() + range.bytes() + page_bytes - 1) / page_bytes * page_bytes;
+    total += range.staged_bytes();
   }
   reserve(total, device && at::globalContext().hasCUDA());
 

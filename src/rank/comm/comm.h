@@ -50,12 +50,14 @@ class [[nodiscard]] Work {
 // `what` says what the bytes are ("gradients of block 14"); it shows up in stall reports and traces.
 class Group {
  public:
-  // meeting: null for a group of one. ledger: null where nobody counts.
+  // meeting: null for a group of one. ledger: null where nobody counts. in_world: its members' ranks among all; empty: the same.
   Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<journal::PageWriter> page,
-        std::shared_ptr<MeetingPoint> meeting = nullptr, std::shared_ptr<Ledger> ledger = nullptr);
+        std::shared_ptr<MeetingPoint> meeting = nullptr, std::shared_ptr<Ledger> ledger = nullptr, std::vector<int> in_world = {});
 
   int rank() const;
   int size() const;
+  // What a member is called among all ranks: the name that people know it by.
+  int in_world(int member) const { return in_world_.empty() ? member : in_world_[static_cast<std::size_t>(member)]; }
   const std::string& name() const { return name_; }
   at::Device device() const;  // where this group's tensors live
 
@@ -99,6 +101,7 @@ class Group {
   std::string name_;
   std::shared_ptr<Transport> transport_;
   std::shared_ptr<MeetingPoint> meeting_;
+  std::vector<int> in_world_;
   std::shared_ptr<State> state_;
 };
 

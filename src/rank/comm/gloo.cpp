@@ -20,7 +20,9 @@
 namespace lockstep::comm {
 namespace {
 
-std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)); }
+std::chrono::milliseconds whole_milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
 
 // What LibTorch says, without its frames.
 std::string_view first_line(const std::exception& error) {
@@ -101,7 +103,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const Place& place, double timeout_s)
   options.port = static_cast<std::uint16_t>(place.master_port);
   options.isServer = !agent_serves && place.rank == 0;
   options.waitWorkers = false;
-  options.timeout = milliseconds(timeout_s);
+  options.timeout = whole_milliseconds(timeout_s);
   if (options.isServer) options.masterListenFd = listening_socket(place);
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(place.master_addr, options);
@@ -118,7 +120,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const Place& place, double timeout_s)
 }
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, Seat seat, double timeout_s) {
-  auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout_s));
+  auto options = c10d::ProcessGroupGloo::Options::create(whole_milliseconds(timeout_s));
   try {
     options->devices.push_back(device_for(place));
     options->threads = 2;

@@ -19,22 +19,19 @@ base::UserError lost_operation(int rank, std::string_view kind, std::uint64_t se
   return base::run_error("comm", "rank {}: {} {} of group {} ({}) failed: {}", rank, kind, sequence, group, what, reason);
 }
 
-}  // namespace
-
-namespace {
-
 // Tells whoever counts that this thread waits, for as long as it does.
 class Waiting {
  public:
-  explicit Waiting(const Ledger* ledger) : ledger_(ledger) { tell(true); }
+  Waiting(const Ledger* ledger, std::string_view kind) : ledger_(ledger), kind_(kind) { tell(true); }
   ~Waiting() { tell(false); }
   Waiting(const Waiting&) = delete;
 
  private:
   void tell(bool begins) const {
-    if (ledger_ != nullptr && ledger_->on_wait) ledger_->on_wait(begins);
+    if (ledger_ != nullptr && ledger_->on_wait) ledger_->on_wait(begins, kind_);
   }
   const Ledger* ledger_;
+  std::string_view kind_;
 };
 
 }  // namespace
@@ -44,8 +41,12 @@ void Work::wait() {
 }
 
 Group::Group(std::string name, at::Device device, std::shared_ptr<Transport> transport, std::shared_ptr<journal::PageWriter> page,
-             std::shared_ptr<MeetingPoint> meeting, std::shared_ptr<Ledger> ledger)
-    : name_(std::move(name)), transport_(std::move(transport)), meeting_(std::move(meeting)), state_(std::make_shared<State>()) {
+             std::shared_ptr<MeetingPoint> meeting, std::shared_ptr<Ledger> ledger, std::vector<int> in_world)
+    : name_(std::move(name)),
+      transport_(std::move(transport)),
+      meeting_(std::move(meeting)),
+      in_world_(std::move(in_world)),
+      state_(std::make_shared<State>()) {
   state_->device = device;
   state_->page = std::move(page);
   if (size() > 1) state_->ledger = std::move(ledger);
@@ -60,13 +61,20 @@ Group::Recording::Recording(const Group& group) : group_(group) { group_.state_-
 Group::Recording::~Recording() { group_.state_->recording = false; }
 
 Work Group::stamped(std::string_view kind, std::string_view what, const at::Tensor& payload, const std::function<Work()>& start) const {
-  if (state_->recording) return start();
+  if (state_->recording) {
+    auto recorded = std::make_shared<Work>(start());
+    return Work(
+        [recorded, state = state_, kind] {
+          const Waiting waiting(state->ledger.get(), kind);
+          recorded->wait();
+        },
+        [recorded] { return recorded->finished(); });
+  }
   const std::uint64_t sequence = ++state_->sequence;
   const int slot = state_->page->stamp(name_, kind, what, sequence, payload.nbytes());
   if (state_->ledger) state_->ledger->issued(kind, payload.nbytes());
-  auto failed = [name = name_, kind = std::string(kind), what = std::string(what), sequence, rank = rank()](const std::exception& error) {
-    return lost_operation(rank, kind, sequence, name, what, error);
-  };
+  auto failed = [name = name_, kind = std::string(kind), what = std::string(what), sequence,
+                 rank = in_world(rank())](const std::exception& error) { return lost_operation(rank, kind, sequence, name, what, error); };
   Work work;
   try {
     work = start();
@@ -83,9 +91,9 @@ Work Group::stamped(std::string_view kind, std::string_view what, const at::Tens
     const base::Lock lock(state_->mutex);
     state_->in_flight.push_back({slot, sequence, payload.nbytes(), kind, shared});
   }
-  auto wait = [state = state_, slot, sequence, shared, failed] {
+  auto wait = [state = state_, slot, sequence, shared, failed, kind] {
     state->page->mark(slot, sequence, journal::OperationState::waited_for);
-    const Waiting waiting(state->ledger.get());
+    const Waiting waiting(state->ledger.get(), kind);
     try {
       shared->wait();
     } catch (const std::exception& error) {
@@ -155,7 +163,7 @@ void Group::meet(std::string_view what) const {
   try {
     meeting_->meet(sequence);
   } catch (const std::exception& error) {
-    throw lost_operation(rank(), "meeting", sequence, name_, what, error);
+    throw lost_operation(in_world(rank()), "meeting", sequence, name_, what, error);
   }
   state_->page->mark(slot, sequence, journal::OperationState::finished);
 }

@@ -38,7 +38,7 @@ class Ledger {
   }
 
   // Called by the thread that waits, before (true) and after (false): set before the first operation, called by one thread.
-  std::function<void(bool begins)> on_wait;
+  std::function<void(bool begins, std::string_view kind)> on_wait;
 
  private:
   Entry& at(std::string_view kind) LOCKSTEP_REQUIRES(mutex_) {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::comm {
@@ -13,8 +14,8 @@ class Holder {
  public:
   virtual ~Holder() = default;
   // On the current stream. clock: an i64 scalar of the device, where hold() finds when it began.
-  virtual void begin(const at::Tensor& clock) = 0;
-  virtual void hold(const at::Tensor& clock, double seconds) = 0;
+  virtual void begin(const at::Tensor& clock, std::string_view kind) = 0;
+  virtual void hold(const at::Tensor& clock, std::string_view kind, double seconds) = 0;
 };
 
 // What one rank receives from others, at most, and what an operation costs beside its bytes.

@@ -5,12 +5,12 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "rank/comm/modelled.h"
-#include "rank/comm/transport.h"
+#include "rank/comm/wrapped_transport.h"
 
 namespace lockstep::comm {
 namespace {
 
-double bytes_of(const at::Tensor& tensor) { return static_cast<double>(tensor.nbytes()); }
+double byte_count(const at::Tensor& tensor) { return static_cast<double>(tensor.nbytes()); }
 
 // Does the work on the stream, or the thread, that calls it.
 class ModelledTransport final : public Transport {
@@ -22,21 +22,22 @@ class ModelledTransport final : public Transport {
   int size() const override { return seat_.size; }
 
   Work all_reduce(const at::Tensor& tensor, Reduce) override {
-    return take(2 * others() / seat_.size * bytes_of(tensor), [&] {
+    return take("all_reduce", 2 * others() / seat_.size * byte_count(tensor), [&] {
       if (tensor.is_floating_point()) tensor.mul_(1);  // read and written, and the same
     });
   }
   Work broadcast(const at::Tensor& tensor, int) override {
-    return take(bytes_of(tensor), [] {});
+    return take("broadcast", byte_count(tensor), [] {});
   }
   Work all_gather(const at::Tensor& whole, const at::Tensor& mine) override {
-    return take(others() * bytes_of(mine), [&] { rows(whole, mine.numel()).copy_(mine.reshape({1, -1}).expand({seat_.size, -1})); });
+    return take("all_gather", others() * byte_count(mine),
+                [&] { rows(whole, mine.numel()).copy_(mine.reshape({1, -1}).expand({seat_.size, -1})); });
   }
   Work reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce) override {
-    return take(others() * bytes_of(mine), [&] { mine.view(-1).copy_(rows(whole, mine.numel())[seat_.rank]); });
+    return take("reduce_scatter", others() * byte_count(mine), [&] { mine.view(-1).copy_(rows(whole, mine.numel())[seat_.rank]); });
   }
   Work all_to_all(const at::Tensor& received, const at::Tensor& sent) override {
-    return take(others() / seat_.size * bytes_of(sent), [&] {
+    return take("all_to_all", others() / seat_.size * byte_count(sent), [&] {
       const at::Tensor own = rows(sent, sent.numel() / seat_.size)[seat_.rank];
       const at::Tensor out = rows(received, received.numel() / seat_.size);
       // Of the sum over ranks only this one's part: the others' are written as zeros.
@@ -45,10 +46,10 @@ class ModelledTransport final : public Transport {
     });
   }
   Work send(const at::Tensor& tensor, int) override {
-    return take(bytes_of(tensor), [] {});
+    return take("send", byte_count(tensor), [] {});
   }
   Work recv(const at::Tensor& tensor, int) override {
-    return take(bytes_of(tensor), [] {});
+    return take("recv", byte_count(tensor), [] {});
   }
   bool recordable() const override { return true; }
 
@@ -56,10 +57,10 @@ class ModelledTransport final : public Transport {
   double others() const { return seat_.size - 1; }
   at::Tensor rows(const at::Tensor& tensor, std::int64_t width) const { return tensor.view({seat_.size, width}); }
   template <typename Part>
-  Work take(double bytes, const Part& part) {
-    holder_->begin(clock_);
+  Work take(std::string_view kind, double bytes, const Part& part) {
+    holder_->begin(clock_, kind);
     part();
-    holder_->hold(clock_, link_.seconds(bytes));
+    holder_->hold(clock_, kind, link_.seconds(bytes));
     return {};
   }
 
@@ -69,46 +70,21 @@ class ModelledTransport final : public Transport {
   at::Tensor clock_;
 };
 
-// The same beside the stream that computes, as a communicator's stream is.
-class BesideCompute final : public Transport {
+// Beside the stream that computes, as a communicator's stream is.
+class BesideCompute final : public WrappedTransport {
  public:
   BesideCompute(std::shared_ptr<Transport> inner, at::Device device)
-      : inner_(std::move(inner)), device_(device), guard_(device.type()), stream_(guard_.getStreamFromGlobalPool(device, true)) {}
+      : WrappedTransport(std::move(inner)), device_(device), guard_(device.type()), stream_(guard_.getStreamFromGlobalPool(device, true)) {}
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  Work all_reduce(const at::Tensor& tensor, Reduce op) override {
-    return beside([&] { inner_->all_reduce(tensor, op).wait(); }, tensor, tensor);
-  }
-  Work broadcast(const at::Tensor& tensor, int root) override {
-    return beside([&] { inner_->broadcast(tensor, root).wait(); }, tensor, tensor);
-  }
-  Work all_gather(const at::Tensor& whole, const at::Tensor& mine) override {
-    return beside([&] { inner_->all_gather(whole, mine).wait(); }, whole, mine);
-  }
-  Work reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op) override {
-    return beside([&] { inner_->reduce_scatter(mine, whole, op).wait(); }, mine, whole);
-  }
-  Work all_to_all(const at::Tensor& received, const at::Tensor& sent) override {
-    return beside([&] { inner_->all_to_all(received, sent).wait(); }, received, sent);
-  }
-  Work send(const at::Tensor& tensor, int to) override {
-    return beside([&] { inner_->send(tensor, to).wait(); }, tensor, tensor);
-  }
-  Work recv(const at::Tensor& tensor, int from) override {
-    return beside([&] { inner_->recv(tensor, from).wait(); }, tensor, tensor);
-  }
   bool recordable() const override { return true; }
 
  private:
-  // The tensors live until somebody waits: their memory is not another's before.
-  template <typename Operation>
-  Work beside(const Operation& operation, const at::Tensor& out, const at::Tensor& in) {
+  Work start(const at::Tensor& out, const at::Tensor& in, Operation operation) override {
     c10::Event ready(device_.type());
     ready.record(guard_.getStream(device_));
     ready.block(stream_);
     const c10::Stream compute = guard_.exchangeStream(stream_);
-    operation();
+    operation(out, in);
     auto done = std::make_shared<c10::Event>(device_.type());
     done->record(stream_);
     guard_.exchangeStream(compute);
@@ -116,7 +92,6 @@ class BesideCompute final : public Transport {
                 [done] { return done->query(); });
   }
 
-  std::shared_ptr<Transport> inner_;
   at::Device device_;
   c10::impl::VirtualGuardImpl guard_;
   c10::Stream stream_;

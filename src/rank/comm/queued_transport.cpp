@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "rank/comm/transport.h"
+#include "rank/comm/wrapped_transport.h"
 
 namespace lockstep::comm {
 namespace {
@@ -35,49 +35,23 @@ struct Ticket {
   }
 };
 
-class QueuedTransport : public Transport {
+class QueuedTransport final : public WrappedTransport {
  public:
   QueuedTransport(std::shared_ptr<Transport> host, at::Device device)
-      : host_(std::move(host)), device_(device), thread_([this] { run(); }) {}
+      : WrappedTransport(std::move(host)), device_(device), thread_([this] { run(); }) {}
   ~QueuedTransport() override { stop(); }
 
-  int rank() const override { return host_->rank(); }
-  int size() const override { return host_->size(); }
-
-  Work all_reduce(const at::Tensor& tensor, Reduce op) override {
-    return queue(tensor, tensor, [this, op](const at::Tensor& out, const at::Tensor&) { host_->all_reduce(out, op).wait(); });
-  }
-  Work broadcast(const at::Tensor& tensor, int root) override {
-    return queue(tensor, tensor, [this, root](const at::Tensor& out, const at::Tensor&) { host_->broadcast(out, root).wait(); });
-  }
-  Work all_gather(const at::Tensor& whole, const at::Tensor& mine) override {
-    return queue(whole, mine, [this](const at::Tensor& out, const at::Tensor& in) { host_->all_gather(out, in).wait(); });
-  }
-  Work reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op) override {
-    return queue(mine, whole, [this, op](const at::Tensor& out, const at::Tensor& in) { host_->reduce_scatter(out, in, op).wait(); });
-  }
-  Work all_to_all(const at::Tensor& received, const at::Tensor& sent) override {
-    return queue(received, sent, [this](const at::Tensor& out, const at::Tensor& in) { host_->all_to_all(out, in).wait(); });
-  }
-  Work send(const at::Tensor& tensor, int to) override {
-    return queue(tensor, tensor, [this, to](const at::Tensor& out, const at::Tensor&) { host_->send(out, to).wait(); });
-  }
-  Work recv(const at::Tensor& tensor, int from) override {
-    return queue(tensor, tensor, [this, from](const at::Tensor& out, const at::Tensor&) { host_->recv(out, from).wait(); });
-  }
   void shut_down() override {
     stop();
-    host_->shut_down();
+    WrappedTransport::shut_down();
   }
 
  private:
-  using Operation = std::function<void(const at::Tensor& out, const at::Tensor& in)>;
-
-  Work queue(const at::Tensor& out, const at::Tensor& in, Operation operation) {
+  Work start(const at::Tensor& out, const at::Tensor& in, Operation operation) override {
     auto ticket = std::make_shared<Ticket>();
     const std::shared_ptr<c10::Event> ready = device_.is_cpu() ? nullptr : std::make_shared<c10::Event>(device_.type());
     if (ready) ready->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
-    auto job = [this, out, in, operation = std::move(operation), ticket, ready] {
+    auto job = [out, in, operation = std::move(operation), ticket, ready] {
       std::exception_ptr failure;
       std::int64_t begin = base::now_ns();
       try {
@@ -141,7 +115,6 @@ class QueuedTransport : public Transport {
     if (thread_.joinable()) thread_.join();
   }
 
-  std::shared_ptr<Transport> host_;
   at::Device device_;
   base::Mutex mutex_;
   base::Condition changed_;

@@ -20,7 +20,7 @@ constexpr std::int64_t kFewBytes = 16 * 1024;
 bool has_an_order(const at::Tensor& tensor, Reduce op) { return op == Reduce::sum && tensor.is_floating_point(); }
 
 // Bytes of any type travel as bytes: transports need not know 16-bit numbers.
-at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
+at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
 
 template <typename T>
 void add_in_order(T* out, const std::vector<const void*>& rows, std::int64_t count) {
@@ -65,7 +65,7 @@ class RankOrderTransport : public Transport {
       wire_->all_reduce(tensor, op).wait();
     } else if (static_cast<std::int64_t>(tensor.nbytes()) * size() <= kFewBytes) {
       const at::Tensor all = at::empty({size(), flat.numel()}, flat.options());
-      wire_->all_gather(bytes_of(all), bytes_of(flat)).wait();
+      wire_->all_gather(as_bytes(all), as_bytes(flat)).wait();
       std::vector<const void*> rows;
       for (int rank = 0; rank < size(); ++rank) rows.push_back(all[rank].const_data_ptr());
       add_in_order(flat, rows);
@@ -90,7 +90,7 @@ class RankOrderTransport : public Transport {
   }
   Work broadcast(const at::Tensor& tensor, int root) override { return done(wire_->broadcast(tensor, root)); }
   Work all_gather(const at::Tensor& whole, const at::Tensor& mine) override {
-    return done(wire_->all_gather(bytes_of(whole), bytes_of(mine)));
+    return done(wire_->all_gather(as_bytes(whole), as_bytes(mine)));
   }
   Work all_to_all(const at::Tensor& received, const at::Tensor& sent) override { return done(wire_->all_to_all(received, sent)); }
   Work send(const at::Tensor& tensor, int to) override { return done(wire_->send(tensor, to)); }
@@ -109,8 +109,8 @@ class RankOrderTransport : public Transport {
     std::vector<Work> works;
     for (int step = 1; step < size(); ++step) {
       const int to = (rank() + step) % size(), from = (rank() + size() - step) % size();
-      works.push_back(wire_->recv(bytes_of(received(from)), from));
-      works.push_back(wire_->send(bytes_of(sent(to)), to));
+      works.push_back(wire_->recv(as_bytes(received(from)), from));
+      works.push_back(wire_->send(as_bytes(sent(to)), to));
     }
     for (Work& work : works) work.wait();
   }

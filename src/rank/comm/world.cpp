@@ -75,7 +75,7 @@ namespace {
 
 // NCCL's start waits for every rank: one on which it fails must be heard by the others, or they wait for it for ever.
 std::shared_ptr<Transport> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const World::Options& options, std::string& failure) {
-  const auto without_room = [](std::string text) { return text.starts_with("[comm] ") ? text.substr(7) : text; };
+  const auto without_room = [](const std::string& text) { return text.starts_with("[comm] ") ? text.substr(7) : text; };
   const auto connect = [store, options] {
     if (options.nccl) return options.nccl();
     return make_backend_transport(
@@ -182,7 +182,7 @@ const Group& World::add(std::string name, std::vector<int> ranks, std::shared_pt
                         const c10::intrusive_ptr<c10d::Store>& keys) {
   std::shared_ptr<MeetingPoint> meeting;
   if (keys) meeting = make_meeting_point(keys, transport->rank(), transport->size(), silence_s_);
-  Group group(std::move(name), device_, transport, page_, std::move(meeting), ledger_);
+  Group group(std::move(name), device_, transport, page_, std::move(meeting), ledger_, ranks);
   const base::Lock lock(connection_->mutex);
   return connection_->groups.emplace_back(Member{std::move(ranks), std::move(transport), std::move(group)}).group;
 }

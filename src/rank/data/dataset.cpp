@@ -53,7 +53,7 @@ std::int64_t count_samples(const Tokens& tokens, std::int64_t seq_len, std::stri
 }
 
 // A source of tokens.
-struct Source {
+struct OpenedTokens {
   std::shared_ptr<const Tokens> tokens;
   std::string name;
 };
@@ -66,14 +66,14 @@ void check_vocabulary(const corpus::Cache& cache, std::string_view source, const
                          source, cache.largest_token(), tokenizer, vocab_size);
 }
 
-Source open_tokenized_text(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len) {
+OpenedTokens open_tokenized_text(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len) {
   const std::string tokenizer = corpus::tokenizer_path(data, model);
   auto cache = corpus::prepare(data, seq_len, corpus::language_of_records(data, model)).cache;
   check_vocabulary(*cache, data.path, tokenizer, model.vocab_size);
   return {cached_tokens(std::move(cache)), data.path};
 }
 
-Source open_file(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len) {
+OpenedTokens open_file(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len) {
   const config::DataKind kind = corpus::kind_of(data);
   if (data.path.empty()) throw base::data_error("data", "data.kind={} needs a file. Name it with --data.", config::name_of(kind));
   if (kind == config::DataKind::bin) return {open_bin(data.path, data.token_type, model.vocab_size), data.path};
@@ -81,7 +81,7 @@ Source open_file(const config::DataConfig& data, const config::ModelConfig& mode
   return {open_text(data.path, model.vocab_size), data.path};
 }
 
-Source open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t seed) {
+OpenedTokens open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t seed) {
   const corpus::StoryMaker maker;
   if (maker.vocabulary()->size() > vocab_size) {
     throw base::data_error("data",
@@ -92,7 +92,7 @@ Source open_stories(std::int64_t stories, std::int64_t vocab_size, std::int64_t 
   return {story_tokens(maker, stories, seed), "built-in stories"};
 }
 
-Source open_source(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
+OpenedTokens open_source(const config::DataConfig& data, const config::ModelConfig& model, std::int64_t seq_len, std::int64_t seed) {
   switch (corpus::kind_of(data)) {
     case config::DataKind::stories: return open_stories(data.stories, model.vocab_size, seed);
     case config::DataKind::random: return {random_tokens(data.random_tokens, model.vocab_size, seed), "random tokens"};
@@ -108,13 +108,13 @@ Dataset open_tokens(const config::DataConfig& data, const config::ModelConfig& m
         "data.packing fills rows with several records, but data of kind {} has none: its samples are full already. Remove --packing.",
         config::name_of(corpus::kind_of(data)));
   }
-  const Source source = open_source(data, model, seq_len, seed);
+  const OpenedTokens source = open_source(data, model, seq_len, seed);
   const std::int64_t samples = count_samples(*source.tokens, seq_len, source.name);
 
   Dataset dataset;
   std::int64_t held_out = 0;
   if (!data.validation_path.empty()) {
-    const Source validation = open_file(corpus::validation_of(data), model, seq_len);
+    const OpenedTokens validation = open_file(corpus::validation_of(data), model, seq_len);
     const std::int64_t count = count_samples(*validation.tokens, seq_len, validation.name);
     dataset.validation = std::make_shared<Windows>(validation.tokens, seq_len, 0, count);
   } else {

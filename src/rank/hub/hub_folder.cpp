@@ -4,15 +4,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <set>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/file/safetensors.h"
 #include "base/text.h"
 #include "rank/hub/bnb.h"
@@ -75,6 +73,7 @@ base::UserError no_weights(const fs::path& folder) {
 
 HubFolder::HubFolder(const fs::path& folder) : folder_(folder) {
   std::error_code error;
+  base::refuse_if_hidden(folder);
   if (!fs::is_directory(folder, error)) throw base::checkpoint_error("model", "{}: there is no such folder.", folder.string());
   const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   if (fs::exists(single, error))
@@ -195,13 +194,17 @@ std::vector<std::string> HubFolder::check(std::span<const model::UnitSpec> units
 at::Tensor HubFolder::view(const std::string& name) const {
   const Tensor* tensor = find(name);
   base::check(tensor != nullptr, fmt::format("tensor {} was looked for first", name));
-  const auto bytes = tensor->file->bytes(*tensor->entry);
-  const auto options = at::TensorOptions().dtype(tensor->entry->dtype);
-  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % c10::elementSize(tensor->entry->dtype) == 0)
-    return at::from_blob(const_cast<std::byte*>(bytes.data()), tensor->entry->shape, options);  // only read
-  at::Tensor copy = at::empty(tensor->entry->shape, options);
-  std::memcpy(copy.data_ptr(), bytes.data(), bytes.size());
-  return copy;
+  return checkpoint::tensor_of(tensor->file->bytes(*tensor->entry), tensor->entry->dtype, tensor->entry->shape);
+}
+
+at::Tensor HubFolder::view(const std::string& name, std::int64_t begin, std::int64_t count) const {
+  const Tensor* tensor = find(name);
+  base::check(tensor != nullptr, fmt::format("tensor {} was looked for first", name));
+  const std::span<const std::byte> all = tensor->file->bytes(*tensor->entry);
+  const std::size_t element = c10::elementSize(tensor->entry->dtype), first = static_cast<std::size_t>(begin) * element,
+                    bytes = static_cast<std::size_t>(count) * element;
+  if (bytes == all.size()) return view(name);
+  return checkpoint::tensor_of(all.subspan(first, bytes), tensor->entry->dtype, {count});
 }
 
 void HubFolder::forget(const std::string& name) const {

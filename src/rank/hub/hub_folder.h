@@ -39,6 +39,8 @@ class HubFolder {
 
   // A view of the mapped bytes (of a copy where they are not aligned), in the file's type. Lives as long as this folder.
   at::Tensor view(const std::string& name) const;
+  // The same of numbers [begin, begin + count), flat where that is not all.
+  at::Tensor view(const std::string& name, std::int64_t begin, std::int64_t count) const;
   // Gives a tensor's pages back to the system; a later view() reads them again.
   void forget(const std::string& name) const;
 
@@ -55,18 +57,32 @@ class HubFolder {
 // pages ahead are read by other threads meanwhile, those behind are given back: memory stays at the largest tensor and some hundred MB.
 using ReceivePiece = std::function<void(const std::string& name, const at::Tensor& host_view)>;
 void walk(const HubFolder& folder, std::span<const model::UnitSpec> units, const ReceivePiece& receive);
-// The same for these tensors, of each of which numbers [begin, begin + count) are looked at: no more than those is read.
+// The same for numbers [begin, begin + count) of these tensors: of a part of a tensor the view is flat, and no more than that is read.
 struct WantedNumbers {
   std::string name;
   std::int64_t begin, count;
 };
 void walk(const HubFolder& folder, std::span<const WantedNumbers> wanted, const ReceivePiece& receive);
 
+// Collective over the ranks that hold a model in shards: whole becomes what they bring, in the order of their shards.
+using Gather = std::function<void(const at::Tensor& whole, const at::Tensor& mine)>;
+// The ranks that load a model together. Each unit is read by one group of them that holds it in shards, and sent from there: send() is
+// collective over those that hold the same shards in different groups, and gives all of them the numbers of group `from`.
+struct LoadingRanks {
+  Gather gather = {};
+  std::function<void(const at::Tensor& numbers, int from, const std::string& what)> send = {};
+  int group = 0, groups = 1;
+};
+
+struct Loaded {
+  std::vector<std::string> notes;                // check()'s
+  std::uint64_t bytes_read = 0, bytes_held = 0;  // by this rank, and in these tensors of the folder
+};
 // Fills what is held of weights and, where there are any, of master weights; of a shard no more than that is read. Matrices that are held
-// quantized are quantized on the device, one piece after the other; pieces that the folder holds in four bits are taken as they are, or
-// made whole for a unit that holds them whole. Checks first, so nothing is written from a folder that does not fit. Returns check()'s
-// notes.
-std::vector<std::string> load_units(const HubFolder& folder, const std::vector<std::unique_ptr<model::Unit>>& units);
+// quantized are quantized on the device, one piece after the other; where ranks hold them between them each makes an equal part of every
+// piece, and they gather each other's. Pieces that the folder holds in four bits are taken as they are, or made whole for a unit that holds
+// them whole. Checks first, so nothing is written from a folder that does not fit. Collective where ranks are given.
+Loaded load_units(const HubFolder& folder, const std::vector<std::unique_ptr<model::Unit>>& units, const LoadingRanks& ranks = {});
 
 // Copies host memory into tensors on a device, in pieces, converting on the device: the host never holds a second copy.
 class Upload {

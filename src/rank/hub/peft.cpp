@@ -32,7 +32,7 @@ std::string module_of(const std::string& weight_name) {
   return std::string(kPrefix) + weight_name.substr(0, weight_name.size() - kWeight.size());
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string bracketed(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 }  // namespace
 
@@ -61,7 +61,7 @@ void PeftAdapter::load(const std::vector<std::unique_ptr<model::Unit>>& adapters
       if (entry == nullptr) throw base::checkpoint_error("lora", "{}: tensor {} is missing.", file_.path().string(), name);
       if (entry->shape != view.sizes().vec())
         throw base::checkpoint_error("lora", "{}: tensor {} is {}, the model needs {}. The adapter belongs to another model.",
-                                     file_.path().string(), name, shape_text(entry->shape), shape_text(view.sizes().vec()));
+                                     file_.path().string(), name, bracketed(entry->shape), bracketed(view.sizes().vec()));
       view.copy_(tensor(*entry));
       known.insert(name);
     }
@@ -77,7 +77,7 @@ at::Tensor PeftAdapter::folded(const std::string& name, const at::Tensor& given)
   if (!name.ends_with(kWeight)) return given;
   const auto misfit = [&] {
     return base::checkpoint_error("lora", "{}: the adapter of {} does not fit its matrix {}. The adapter belongs to another model.",
-                                  file_.path().string(), name, shape_text(given.sizes().vec()));
+                                  file_.path().string(), name, bracketed(given.sizes().vec()));
   };
   const auto whole = [&](const std::string& stored) {
     const TensorEntry* entry = file_.find(stored);

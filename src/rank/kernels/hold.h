@@ -5,12 +5,9 @@
 
 namespace lockstep::kernels {
 
-// What a collective takes of a device while it lasts: 1 block stands for copy engines, 16 to 24 for NCCL's kernels.
-struct HoldShape {
-  int blocks = 16;
-};
-// On the current stream of clock's device; clock: an i64 scalar there. hold() lasts until so many seconds after begin_hold().
+// On the current stream of clock's device; clock: an i64 scalar there. hold() lasts until so many seconds after begin_hold(). blocks: what
+// a collective takes of a device meanwhile; 1 stands for copy engines, 16 to 24 for NCCL's kernels.
 void begin_hold(const at::Tensor& clock);
-void hold(const at::Tensor& clock, double seconds, const HoldShape& shape);
+void hold(const at::Tensor& clock, double seconds, int blocks);
 
 }  // namespace lockstep::kernels

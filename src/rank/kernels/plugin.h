@@ -40,7 +40,7 @@ struct CudaPlugin {
   void (*use_session)(cuda::Session* session);  // null: none, and calls that keep something throw
   void (*close_session)(cuda::Session* session);
 };
-inline constexpr int kCudaPluginVersion = 11;
+inline constexpr int kCudaPluginVersion = 12;
 
 // Loads the plug-in on first call, for as long as the process lives, with what its libraries read from the environment when they start:
 // call it before there are other threads. Throws UserError(machine) that says what is missing.

@@ -18,6 +18,8 @@ struct ProgressTable {
   void (*mark)(const ProgressCounters& counters, Stream stream);
   // A stopwatch's: since[0] is when the part of number since[1] began, 0 before the first; `seconds` has one number a part.
   void (*enter)(double* seconds, std::int64_t* since, int part, Stream stream);
+  // A tape's: tape[0] counts marks, behind it `most` pairs of what and when.
+  void (*record)(std::int64_t* tape, std::int64_t most, int what, Stream stream);
 };
 
 }  // namespace lockstep::kernels

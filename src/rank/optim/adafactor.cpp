@@ -30,12 +30,12 @@ at::Tensor clip_of(const at::Tensor& sum_of_squares, std::int64_t count) {
 }  // namespace
 
 Adafactor::Adafactor(const model::Store& store, const Settings& settings) : ByMatrix(store, settings) {
-  find_parameters([](const Place&) { return true; });
+  find_parameters([](const HeldPiece&) { return true; });
   for (const Parameter& p : parameters()) {
     const auto zeros = [&](std::int64_t count) {
       return at::zeros({p.owned ? count : 0}, slices()[p.slice].weights.options().dtype(at::kFloat));
     };
-    const model::Piece& piece = *p.place.piece;
+    const model::Piece& piece = *p.held.piece;
     if (piece.shape.size() >= 2)
       states_.push_back({.row = zeros(piece.shape[0]), .column = zeros(piece.elements() / piece.shape[0]), .whole = {}});
     else
@@ -99,10 +99,10 @@ std::vector<model::NamedSlice> Adafactor::named_state() const {
   std::vector<model::NamedSlice> views;
   for (std::size_t i = 0; i < parameters().size(); ++i) {
     const Parameter& p = parameters()[i];
-    const std::vector<std::int64_t>& shape = p.place.piece->shape;
+    const std::vector<std::int64_t>& shape = p.held.piece->shape;
     if (states_[i].row.defined()) {
       views.push_back(named_whole("exp_avg_sq_row", p, states_[i].row, {shape[0]}));
-      views.push_back(named_whole("exp_avg_sq_col", p, states_[i].column, {p.place.piece->elements() / shape[0]}));
+      views.push_back(named_whole("exp_avg_sq_col", p, states_[i].column, {p.held.piece->elements() / shape[0]}));
     } else {
       views.push_back(named_whole("exp_avg_sq", p, states_[i].whole, shape));
     }

@@ -26,7 +26,7 @@ class Adafactor : public ByMatrix {
   void begin_step() override;
   void direct(std::size_t parameter, const at::Tensor& gradient, const Emit& emit) override;
   void direct_matrix(const State& state, const at::Tensor& gradient, const Emit& emit) const;
-  Taken taken(const Parameter& p) const override { return {.rate = p.place.rate, .decay = p.place.decay}; }
+  Taken taken(const Parameter& p) const override { return {.rate = p.held.rate, .decay = p.held.decay}; }
   void update_other(std::size_t, double) override {}  // there are none
 
   std::vector<State> states_;  // by parameter

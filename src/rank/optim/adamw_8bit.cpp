@@ -26,18 +26,18 @@ AdamW8bit::AdamW8bit(const model::Store& store, const Settings& settings) : Opti
 AdamW8bit::State AdamW8bit::state_for(const model::HeldSlice& slice) const {
   State state;
   std::int64_t blocks = 0, small = 0;
-  for (const Place& place : places(slice)) {
-    if (place.count == 0) continue;
-    const bool coded = place.piece->elements() >= kSmallest;
-    base::check(!coded || place.first % kernels::kQuantBlock == 0, "a shard cuts no block of 8-bit states");
+  for (const HeldPiece& held : held_pieces(slice)) {
+    if (held.count == 0) continue;
+    const bool coded = held.piece->elements() >= kSmallest;
+    base::check(!coded || held.first % kernels::kQuantBlock == 0, "a shard cuts no block of 8-bit states");
     const Span* last = state.spans.empty() ? nullptr : &state.spans.back();
-    const bool joins = last != nullptr && last->coded == coded && last->begin + last->count == place.begin && last->rate == place.rate &&
-                       last->decay == place.decay && (!coded || last->count % kernels::kQuantBlock == 0);
+    const bool joins = last != nullptr && last->coded == coded && last->begin + last->count == held.begin && last->rate == held.rate &&
+                       last->decay == held.decay && (!coded || last->count % kernels::kQuantBlock == 0);
     if (joins)
-      state.spans.back().count += place.count;
+      state.spans.back().count += held.count;
     else
-      state.spans.push_back({place.begin, place.count, place.rate, place.decay, coded, coded ? blocks : small});
-    (coded ? blocks : small) += coded ? blocks_of(place.count) : place.count;
+      state.spans.push_back({held.begin, held.count, held.rate, held.decay, coded, coded ? blocks : small});
+    (coded ? blocks : small) += coded ? blocks_of(held.count) : held.count;
   }
   const auto zeros = [&](std::int64_t count, at::ScalarType type) { return at::zeros({count}, slice.weights.options().dtype(type)); };
   state.first_codes = zeros(blocks > 0 ? slice.count : 0, at::kByte);
@@ -83,26 +83,26 @@ std::vector<model::NamedSlice> AdamW8bit::named_state() const {
   for (std::size_t i = 0; i < slices().size(); ++i) {
     const State& state = states_[i];
     std::int64_t blocks = 0, small = 0;
-    for (const Place& place : places(slices()[i])) {
-      const auto add = [&](std::string_view kind, const at::Tensor& values) { views.push_back(named(kind, place, values)); };
+    for (const HeldPiece& held : held_pieces(slices()[i])) {
+      const auto add = [&](std::string_view kind, const at::Tensor& values) { views.push_back(named(kind, held, values)); };
       const auto add_scales = [&](std::string_view kind, const at::Tensor& scales) {
-        views.push_back({fmt::format("{}.{}", kind, place.piece->name),
-                         scales.narrow(0, blocks, blocks_of(place.count)),
-                         {blocks_of(place.piece->elements())},
-                         blocks_of(place.first)});
+        views.push_back({fmt::format("{}.{}", kind, held.piece->name),
+                         scales.narrow(0, blocks, blocks_of(held.count)),
+                         {blocks_of(held.piece->elements())},
+                         blocks_of(held.first)});
       };
-      if (place.piece->elements() < kSmallest) {
-        add("exp_avg", state.first.narrow(0, small, place.count));
-        add("exp_avg_sq", state.second.narrow(0, small, place.count));
-        small += place.count;
+      if (held.piece->elements() < kSmallest) {
+        add("exp_avg", state.first.narrow(0, small, held.count));
+        add("exp_avg_sq", state.second.narrow(0, small, held.count));
+        small += held.count;
         continue;
       }
-      const auto codes = [&](const at::Tensor& all) { return all.narrow(0, all.numel() > 0 ? place.begin : 0, place.count); };
+      const auto codes = [&](const at::Tensor& all) { return all.narrow(0, all.numel() > 0 ? held.begin : 0, held.count); };
       add("exp_avg", codes(state.first_codes));
       add_scales("exp_avg_scale", state.first_scale);
       add("exp_avg_sq", codes(state.second_codes));
       add_scales("exp_avg_sq_scale", state.second_scale);
-      blocks += blocks_of(place.count);
+      blocks += blocks_of(held.count);
     }
   }
   return views;

@@ -7,11 +7,11 @@
 
 namespace lockstep::optim {
 
-void ByMatrix::find_parameters(const std::function<bool(const Place&)>& looks_at_whole) {
+void ByMatrix::find_parameters(const std::function<bool(const HeldPiece&)>& looks_at_whole) {
   for (std::size_t i = 0; i < slices().size(); ++i) {
     const model::HeldSlice& slice = slices()[i];
-    for (const Place& place : places(slice)) {
-      parameters_.push_back({i, place, looks_at_whole(place), store().owns(slice.unit, place.in_unit)});
+    for (const HeldPiece& held : held_pieces(slice)) {
+      parameters_.push_back({i, held, looks_at_whole(held), store().owns(slice.unit, held.in_unit)});
     }
   }
 }
@@ -28,7 +28,7 @@ void ByMatrix::step(double learning_rate) {
       update_together(i, last, learning_rate);
     } else {
       for (std::size_t p = i; p < last; ++p) {
-        if (parameters_[p].place.count == 0) continue;  // all of the unit is another rank's
+        if (parameters_[p].held.count == 0) continue;  // all of the unit is another rank's
         parameters_[p].whole ? update_here(p, learning_rate) : update_other(p, learning_rate);
       }
     }
@@ -38,12 +38,12 @@ void ByMatrix::step(double learning_rate) {
 
 model::NamedSlice ByMatrix::named_whole(std::string_view state, const Parameter& p, const at::Tensor& numbers,
                                         const std::vector<std::int64_t>& shape) {
-  return {fmt::format("{}.{}", state, p.place.piece->name), p.owned ? numbers.view(shape) : numbers, shape, 0};
+  return {fmt::format("{}.{}", state, p.held.piece->name), p.owned ? numbers.view(shape) : numbers, shape, 0};
 }
 
 void ByMatrix::update_here(std::size_t parameter, double learning_rate) {
   const Parameter& p = parameters_[parameter];
-  const at::Tensor gradient = slices()[p.slice].gradients.narrow(0, p.place.begin, p.place.count);
+  const at::Tensor gradient = slices()[p.slice].gradients.narrow(0, p.held.begin, p.held.count);
   direct(parameter, gradient, [&](std::int64_t begin, const at::Tensor& numbers) { take_off(p, begin, numbers, learning_rate); });
 }
 
@@ -54,8 +54,8 @@ void ByMatrix::update_together(std::size_t first, std::size_t last, double learn
   for (std::size_t i = first; i < last; ++i) {
     const Parameter& p = parameters_[i];
     if (!p.whole || !p.owned) continue;
-    direct(i, gradients.narrow(0, p.place.in_unit, p.place.piece->elements()), [&](std::int64_t begin, const at::Tensor& numbers) {
-      directions.narrow(0, p.place.in_unit + begin, numbers.numel()).copy_(numbers);
+    direct(i, gradients.narrow(0, p.held.in_unit, p.held.piece->elements()), [&](std::int64_t begin, const at::Tensor& numbers) {
+      directions.narrow(0, p.held.in_unit + begin, numbers.numel()).copy_(numbers);
     });
   }
   const at::Tensor mine = store().own_share(slice.unit, directions);
@@ -65,23 +65,23 @@ void ByMatrix::update_together(std::size_t first, std::size_t last, double learn
       update_other(i, learning_rate);
       continue;
     }
-    if (p.place.count == 0) continue;
-    take_off(p, 0, mine.narrow(0, p.place.begin, p.place.count), learning_rate);
-    slice.gradients.narrow(0, p.place.begin, p.place.count).zero_();
+    if (p.held.count == 0) continue;
+    take_off(p, 0, mine.narrow(0, p.held.begin, p.held.count), learning_rate);
+    slice.gradients.narrow(0, p.held.begin, p.held.count).zero_();
   }
 }
 
 // begin: in what is held of the parameter.
 void ByMatrix::take_off(const Parameter& p, std::int64_t begin, const at::Tensor& numbers, double learning_rate) const {
   const model::HeldSlice& slice = slices()[p.slice];
-  const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin + begin, numbers.numel()); };
+  const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.held.begin + begin, numbers.numel()); };
   const Taken how = taken(p);
   kernels::update({.gradient = numbers, .exact = part(slice.exact), .weights = part(slice.weights), .first = {}, .second = {}}, control(),
                   {.rule = kernels::Rule::apply,
                    .rate = learning_rate * how.rate,
                    .decay = how.decay,
                    .key = key_of(slice),
-                   .place = slice.begin + p.place.begin + begin,
+                   .place = slice.begin + p.held.begin + begin,
                    .zero_gradient = false});
 }
 

@@ -39,38 +39,38 @@ double stretch_of(const model::Piece& piece) { return std::sqrt(std::max(1.0, do
 }  // namespace
 
 Muon::Muon(const model::Store& store, const Settings& settings) : ByMatrix(store, settings) {
-  find_parameters([](const Place& place) {
-    const bool outer = place.leaf->role == model::Role::token_embedding || place.leaf->role == model::Role::output_head;
-    return !outer && place.piece->shape.size() == 2;
+  find_parameters([](const HeldPiece& held) {
+    const bool outer = held.leaf->role == model::Role::token_embedding || held.leaf->role == model::Role::output_head;
+    return !outer && held.piece->shape.size() == 2;
   });
   for (const Parameter& p : parameters()) {
     const auto zeros = [&](std::int64_t count) { return at::zeros({count}, slices()[p.slice].exact.options()); };
     if (p.whole)
-      states_.push_back({zeros(p.owned ? p.place.piece->elements() : 0), {}});
+      states_.push_back({zeros(p.owned ? p.held.piece->elements() : 0), {}});
     else
-      states_.push_back({zeros(p.place.count), zeros(p.place.count)});
+      states_.push_back({zeros(p.held.count), zeros(p.held.count)});
   }
 }
 
 void Muon::direct(std::size_t parameter, const at::Tensor& gradient, const Emit& emit) {
   const Parameter& p = parameters()[parameter];
   const auto working = gradient.is_cuda() ? at::kBFloat16 : at::kFloat;
-  const at::Tensor momentum = at::empty(p.place.piece->shape, gradient.options().dtype(working));
+  const at::Tensor momentum = at::empty(p.held.piece->shape, gradient.options().dtype(working));
   kernels::nesterov(gradient, states_[parameter].first, momentum, control(),
-                    {.beta1 = settings().muon_momentum, .key = key_of(slices()[p.slice]), .place = p.place.in_unit});
+                    {.beta1 = settings().muon_momentum, .key = key_of(slices()[p.slice]), .place = p.held.in_unit});
   emit(0, orthogonalized(momentum).contiguous().view({-1}));
 }
 
 Muon::Taken Muon::taken(const Parameter& p) const {
-  const double stretch = stretch_of(*p.place.piece);
-  return {.rate = p.place.rate * stretch, .decay = p.place.decay / stretch};  // decay goes by the learning rate itself
+  const double stretch = stretch_of(*p.held.piece);
+  return {.rate = p.held.rate * stretch, .decay = p.held.decay / stretch};  // decay goes by the learning rate itself
 }
 
 void Muon::update_other(std::size_t parameter, double learning_rate) {
   const Parameter& p = parameters()[parameter];
-  if (p.place.count == 0) return;
+  if (p.held.count == 0) return;
   const model::HeldSlice& slice = slices()[p.slice];
-  const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.place.begin, p.place.count); };
+  const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, p.held.begin, p.held.count); };
   kernels::update({.gradient = part(slice.gradients),
                    .exact = part(slice.exact),
                    .weights = part(slice.weights),
@@ -78,13 +78,13 @@ void Muon::update_other(std::size_t parameter, double learning_rate) {
                    .second = states_[parameter].second},
                   control(),
                   {.rule = kernels::Rule::adamw,
-                   .rate = learning_rate * p.place.rate,
+                   .rate = learning_rate * p.held.rate,
                    .beta1 = settings().beta1,
                    .beta2 = settings().beta2,
                    .epsilon = settings().epsilon,
-                   .decay = p.place.decay,
+                   .decay = p.held.decay,
                    .key = key_of(slice),
-                   .place = slice.begin + p.place.begin});
+                   .place = slice.begin + p.held.begin});
 }
 
 std::vector<model::NamedSlice> Muon::named_state() const {
@@ -92,11 +92,11 @@ std::vector<model::NamedSlice> Muon::named_state() const {
   for (std::size_t i = 0; i < parameters().size(); ++i) {
     const Parameter& p = parameters()[i];
     if (p.whole) {
-      views.push_back(named_whole("momentum_buffer", p, states_[i].first, p.place.piece->shape));
+      views.push_back(named_whole("momentum_buffer", p, states_[i].first, p.held.piece->shape));
       continue;
     }
-    views.push_back(named("exp_avg", p.place, states_[i].first));
-    views.push_back(named("exp_avg_sq", p.place, states_[i].second));
+    views.push_back(named("exp_avg", p.held, states_[i].first));
+    views.push_back(named("exp_avg_sq", p.held, states_[i].second));
   }
   return views;
 }

@@ -96,7 +96,7 @@ class Optimizer {
   std::uint64_t key_of(const model::HeldSlice& slice) const;
 
   // A piece of a unit, as much of it as lies in a slice.
-  struct Place {
+  struct HeldPiece {
     const model::LeafSpec* leaf;
     const model::Piece* piece;
     std::int64_t begin, count;  // in the slice; count is 0 where all of it is elsewhere
@@ -107,11 +107,11 @@ class Optimizer {
     bool whole() const { return count == piece->elements(); }
   };
   // All pieces of the slice's unit.
-  std::vector<Place> places(const model::HeldSlice& slice) const;
+  std::vector<HeldPiece> held_pieces(const model::HeldSlice& slice) const;
   // Views of `flat` (one number per number of the slice) by the names of its unit's pieces, "<state>.<name>".
   void add_views(std::vector<model::NamedSlice>& views, std::string_view state, const model::HeldSlice& slice,
                  const at::Tensor& flat) const;
-  static model::NamedSlice named(std::string_view state, const Place& place, const at::Tensor& numbers);
+  static model::NamedSlice named(std::string_view state, const HeldPiece& held, const at::Tensor& numbers);
 
   // In the same order every time; gradients may have moved since the last.
   std::span<const model::HeldSlice> slices() const { return store_.updates(); }

@@ -120,8 +120,8 @@ std::vector<Optimizer::Stretch> Optimizer::stretches(const model::HeldSlice& sli
   return all;
 }
 
-std::vector<Optimizer::Place> Optimizer::places(const model::HeldSlice& slice) const {
-  std::vector<Place> all;
+std::vector<Optimizer::HeldPiece> Optimizer::held_pieces(const model::HeldSlice& slice) const {
+  std::vector<HeldPiece> all;
   const auto& leaves = store_.spec(slice.unit).leaves;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     std::int64_t at = store_.flat(slice.unit).offsets[i].value() - slice.begin;
@@ -141,14 +141,14 @@ std::vector<Optimizer::Place> Optimizer::places(const model::HeldSlice& slice) c
   return all;
 }
 
-model::NamedSlice Optimizer::named(std::string_view state, const Place& place, const at::Tensor& numbers) {
-  return {fmt::format("{}.{}", state, place.piece->name), place.whole() ? numbers.view(place.piece->shape) : numbers, place.piece->shape,
-          place.first};
+model::NamedSlice Optimizer::named(std::string_view state, const HeldPiece& held, const at::Tensor& numbers) {
+  return {fmt::format("{}.{}", state, held.piece->name), held.whole() ? numbers.view(held.piece->shape) : numbers, held.piece->shape,
+          held.first};
 }
 
 void Optimizer::add_views(std::vector<model::NamedSlice>& views, std::string_view state, const model::HeldSlice& slice,
                           const at::Tensor& flat) const {
-  for (const Place& place : places(slice)) views.push_back(named(state, place, flat.narrow(0, place.begin, place.count)));
+  for (const HeldPiece& held : held_pieces(slice)) views.push_back(named(state, held, flat.narrow(0, held.begin, held.count)));
 }
 
 std::uint64_t Optimizer::key_of(const model::HeldSlice& slice) const {

@@ -20,7 +20,7 @@ static_assert(block % stretch == 0, "a block is whole stretches");
 
 Squares::Squares(const model::Store& store) : store_(store), device_(store.options(0).device()), first_(store.units()) {
   for (std::size_t unit = store.units(); unit-- > 0;) {
-    first_[unit] = places_.size();
+    first_[unit] = summands_.size();
     if (store.trained(unit)) cut(unit, device_.is_cpu());
   }
 }
@@ -28,17 +28,17 @@ Squares::Squares(const model::Store& store) : store_(store), device_(store.optio
 void Squares::cut(std::size_t unit, bool in_stretches) {
   const std::int64_t elements = store_.flat(unit).elements;
   std::vector<std::int64_t> cuts = store_.cuts(unit);
-  if (cuts.empty()) return places_.push_back({unit, 0, elements, 0});
+  if (cuts.empty()) return summands_.push_back({unit, 0, elements, 0});
   whole_ = false;
   cuts.push_back(elements);
   std::int64_t at = 0;
   for (const std::int64_t end : cuts) {
-    if (!in_stretches) places_.push_back({unit, at, end - at, 0});
+    if (!in_stretches) summands_.push_back({unit, at, end - at, 0});
     while (in_stretches && at < end) {
       // What no cut goes through is summed at once.
       const bool whole_block = at % block == 0 && (at + block <= end || end == elements);
       const std::int64_t next = std::min(end, at + (whole_block ? block : stretch));
-      places_.push_back({unit, at, next - at, at / block});
+      summands_.push_back({unit, at, next - at, at / block});
       at = next;
     }
     at = end;
@@ -49,10 +49,10 @@ at::Tensor Squares::measure() const {
   std::vector<at::Tensor> mine;
   std::vector<std::int64_t> where;
   for (const model::HeldSlice& slice : store_.counts()) {
-    for (std::size_t i = first_[slice.unit]; i < places_.size() && places_[i].unit == slice.unit; ++i) {
-      const Place& place = places_[i];
-      if (place.begin < slice.begin || place.begin >= slice.begin + slice.count) continue;
-      mine.push_back(slice.gradients.narrow(0, place.begin - slice.begin, place.count));
+    for (std::size_t i = first_[slice.unit]; i < summands_.size() && summands_[i].unit == slice.unit; ++i) {
+      const Summand& summand = summands_[i];
+      if (summand.begin < slice.begin || summand.begin >= slice.begin + slice.count) continue;
+      mine.push_back(slice.gradients.narrow(0, summand.begin - slice.begin, summand.count));
       where.push_back(static_cast<std::int64_t>(i));
     }
   }
@@ -66,13 +66,13 @@ at::Tensor Squares::by_unit(const at::Tensor& sums) const {
   if (whole_ || !sums.is_cpu()) return sums;
   std::vector<double> units;
   const auto* sum = sums.const_data_ptr<double>();
-  for (std::size_t i = 0; i < places_.size();) {
-    const std::size_t unit = places_[i].unit;
+  for (std::size_t i = 0; i < summands_.size();) {
+    const std::size_t unit = summands_[i].unit;
     double of_unit = 0;
-    while (i < places_.size() && places_[i].unit == unit) {
-      const std::int64_t in = places_[i].block;
+    while (i < summands_.size() && summands_[i].unit == unit) {
+      const std::int64_t in = summands_[i].block;
       double of_block = 0;
-      for (; i < places_.size() && places_[i].unit == unit && places_[i].block == in; ++i) of_block += sum[i];
+      for (; i < summands_.size() && summands_[i].unit == unit && summands_[i].block == in; ++i) of_block += sum[i];
       of_unit += of_block;
     }
     units.push_back(of_unit);

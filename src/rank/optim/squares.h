@@ -18,14 +18,14 @@ class Squares {
   // store: must outlive it.
   explicit Squares(const model::Store& store);
 
-  std::int64_t sums() const { return static_cast<std::int64_t>(places_.size()); }
+  std::int64_t sums() const { return static_cast<std::int64_t>(summands_.size()); }
   // [sums] f64 on the device, of the gradients as they stand; 0 where another rank counts.
   at::Tensor measure() const;
   // [trained units], of all ranks' sums added up; in the order that backward completes them.
   at::Tensor by_unit(const at::Tensor& sums) const;
 
  private:
-  struct Place {
+  struct Summand {
     std::size_t unit;
     std::int64_t begin, count;
     std::int64_t block;  // of the unit: sums of one block are added up first
@@ -34,8 +34,8 @@ class Squares {
 
   const model::Store& store_;
   at::Device device_;
-  std::vector<Place> places_;       // a unit's one behind the other
-  std::vector<std::size_t> first_;  // by unit: its first place
+  std::vector<Summand> summands_;   // a unit's one behind the other
+  std::vector<std::size_t> first_;  // by unit: its first summand
   bool whole_ = true;               // every unit is one sum
 };
 

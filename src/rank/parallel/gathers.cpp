@@ -51,13 +51,19 @@ void Gathers::open(std::size_t unit, model::Pass::Direction direction) {
   Entry& entry = entries_[unit];
   if (!entry.what) return;
   ++entry.open;
-  if (std::exchange(stale_, false)) {
-    for (std::size_t i = 0; i < entries_.size(); ++i)
-      if (entries_[i].what && !entries_[i].what->slot) start(i);
-  }
+  if (std::exchange(stale_, false)) start_own_memory_from(0);
   start(unit);
   finish(unit);
-  if (const auto next = after(unit, direction)) start(*next);
+  if (const auto next = after(unit, direction)) {
+    start(*next);
+    if (direction == model::Pass::Direction::forward) start_own_memory_from(*next + 1);
+  }
+}
+
+// Those in a row there: they have to wait for nobody's slot.
+void Gathers::start_own_memory_from(std::size_t unit) {
+  for (; unit < entries_.size() && (!entries_[unit].what || !entries_[unit].what->slot); ++unit)
+    if (entries_[unit].what) start(unit);
 }
 
 void Gathers::close(std::size_t unit) {

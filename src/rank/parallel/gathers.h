@@ -23,8 +23,9 @@ class Gathers {
   // Collective. The unit is whole when it returns, on the current stream; the next one in this direction is under way.
   void open(std::size_t unit, model::Pass::Direction direction);
   void close(std::size_t unit);
-  // Numbers changed: nothing is whole any more. Nothing is under way until a unit is opened, so that numbers may change further; then
-  // those with memory of their own are gathered one behind the other, in forward order.
+  // Numbers changed: nothing is whole any more. Nothing is under way until a unit is opened, so that numbers may change further. From then
+  // on units with memory of their own come as soon as they are next in forward order: all at once where no unit takes turns, the head
+  // behind the last layer where layers do.
   void forget();
   // Nothing is gathered from here on, or everything again.
   void rehearse(bool on) { rehearsing_ = on; }
@@ -60,6 +61,7 @@ class Gathers {
   };
   void start(std::size_t unit);
   void finish(std::size_t unit);
+  void start_own_memory_from(std::size_t unit);
   std::optional<std::size_t> after(std::size_t unit, model::Pass::Direction direction) const;
 
   const comm::Group& group_;

@@ -3,6 +3,8 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include "rank/kernels/kernels.h"
+
 namespace lockstep::parallel {
 
 comm::Work reduce_in_rank_order(const comm::Group& group, const at::Tensor& mine, const at::Tensor& whole, std::string_view what) {
@@ -12,10 +14,7 @@ comm::Work reduce_in_rank_order(const comm::Group& group, const at::Tensor& mine
   return comm::Work(
       [work, received, mine, ranks = group.size()] {
         work->wait();
-        const at::Tensor rows = received.view({ranks, mine.numel()});
-        at::Tensor sum = rows[0].to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-        for (int rank = 1; rank < ranks; ++rank) sum.add_(rows[rank]);
-        mine.copy_(sum);
+        kernels::sum_of_rows(mine, received.view({ranks, mine.numel()}));
       },
       [work] { return work->finished(); });
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "rank/comm/comm.h"
 #include "rank/model/weights/whole_store.h"
 
 namespace lockstep::parallel {
@@ -24,6 +25,10 @@ class RankStore : public model::WholeStore {
 
   // Collective. What this rank updates was written, by an optimizer or from a file: before units are opened again, all ranks have it.
   virtual void updated() {}
+  // Collective over the ranks that hold units between them, where units are held in shards: whole becomes what they bring, by shard.
+  virtual void gather(const at::Tensor& whole, const at::Tensor& mine) const { whole.copy_(mine); }
+  // Who holds the same shards as this rank, itself included; null where units are not held in shards.
+  virtual const comm::Group* replicas() const { return nullptr; }
   // Whether ranks must open units in the same order to find them whole; false: each may for itself.
   virtual bool opens_together() const { return false; }
   // Micro-steps as recordings, where ranks open units together. What is gathered when, and what is added to sums, follows from a

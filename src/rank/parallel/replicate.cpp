@@ -28,8 +28,9 @@ at::Tensor frozen_fingerprint(const model::Unit& unit) {
   return sums;
 }
 
-// Ranks whose fingerprint of some unit is not rank 0's, and those units.
+// Ranks whose fingerprint of some unit is not the first rank's, and those units.
 struct Difference {
+  int first = 0;
   std::vector<std::string> ranks, units;
 };
 
@@ -40,7 +41,7 @@ Difference compare(const comm::Group& group, const std::vector<std::string>& uni
   const at::Tensor all = at::empty({group.size() * numbers.numel()}, numbers.options());
   group.all_gather(all, numbers, what).wait();
   const at::Tensor rows = all.cpu().view({group.size(), static_cast<std::int64_t>(units.size()), 2});
-  Difference found;
+  Difference found{.first = group.in_world(0), .ranks = {}, .units = {}};
   const auto note = [](std::vector<std::string>& list, const std::string& name) {
     if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
   };
@@ -49,7 +50,7 @@ Difference compare(const comm::Group& group, const std::vector<std::string>& uni
       const auto at = static_cast<std::int64_t>(u);
       if (rows[rank][at].equal(rows[0][at])) continue;
       note(found.units, units[u]);
-      note(found.ranks, std::to_string(rank));
+      note(found.ranks, std::to_string(group.in_world(rank)));
     }
   }
   return found;
@@ -203,9 +204,9 @@ void verify_equal(const comm::Group& group, const Replica& replica, std::int64_t
   if (found.ranks.empty()) return;
   throw base::run_error(
       "parallel",
-      "step {}: the weights of rank {} differ from rank 0's, first in {}. All ranks must hold the same weights; go back to a "
+      "step {}: the weights of rank {} differ from rank {}'s, first in {}. All ranks must hold the same weights; go back to a "
       "checkpoint from before with --resume PATH, and check that rank's device.",
-      step, base::join(found.ranks, ", "), found.units.front());
+      step, base::join(found.ranks, ", "), found.first, found.units.front());
 }
 
 void verify_frozen_equal(const comm::Group& group, const Replica& replica) {
@@ -224,9 +225,9 @@ void verify_frozen_equal(const comm::Group& group, const Replica& replica) {
   const std::size_t named = std::min(found.units.size(), most_named);
   throw base::run_error(
       "parallel",
-      "the frozen weights of rank {} differ from rank 0's, in {}{}. All ranks must build on the same base model: compare the "
+      "the frozen weights of rank {} differ from rank {}'s, in {}{}. All ranks must build on the same base model: compare the "
       "files of model.path on their machines.",
-      base::join(found.ranks, ", "), base::join(std::span(found.units).first(named), ", "),
+      base::join(found.ranks, ", "), found.first, base::join(std::span(found.units).first(named), ", "),
       found.units.size() > named ? fmt::format(" and {} more units", found.units.size() - named) : "");
 }
 

@@ -39,6 +39,10 @@ class ShardedStore final : public RankStore, public Exchange {
 
   void updated() override { gathers_.forget(); }
   bool opens_together() const override { return true; }
+  void gather(const at::Tensor& whole, const at::Tensor& mine) const override {
+    gathers_.group().all_gather(whole, mine, "quantized weights").wait();
+  }
+  const comm::Group* replicas() const override { return &replicas_; }
   void rehearse(bool on) override;
 
   void record(const model::Micro& micro, const std::function<void()>& recording) override;

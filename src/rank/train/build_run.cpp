@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/system/host_memory.h"
 #include "rank/comm/ledger.h"
 #include "rank/parallel/base_fingerprint.h"
 #include "rank/train/memory/fit_batch.h"
@@ -32,11 +33,19 @@ data::Loader::Options loader_options(const Run& run) {
           .pin_memory = run.config.data.pin_memory && !run.world->device().is_cpu()};
 }
 
+// What a rank may fill with copies of what it saves: free memory is for batches and for what others on the machine do, too.
+std::uint64_t staging_bytes(const Run& run) {
+  constexpr std::uint64_t least = 64u << 20;
+  if (const std::int64_t asked_mb = run.config.checkpoint.staging_mb; asked_mb > 0) return static_cast<std::uint64_t>(asked_mb) * 1'000'000;
+  return std::max(least, base::look_at_host_memory().usable() / 2 / static_cast<std::uint64_t>(run.world->place().local_world_size));
+}
+
 checkpoint::Saver::Options saver_options(const Run& run) {
   return {.folder = checkpoints_folder(run.config, run.folder),
           .share = {run.mesh->everyone().rank(), run.mesh->everyone().size()},
           .keep = run.config.trainer.max_checkpoints,
           .asynchronous = run.config.checkpoint.asynchronous,
+          .staging_bytes = staging_bytes(run),
           .may_write = [folder = run.folder.root, token = run.lease] {
             if (journal::lease_is(folder, token)) return;
             throw base::checkpoint_error("checkpoint", "another process has taken over {}: nothing more is written there", folder.string());
@@ -70,8 +79,8 @@ void connect(Run& run, const RunRequest& request) {
                                                                  .nccl = run.faults.broken_nccl(),
                                                                  .links = request.links},
                                             run.page);
-  run.time = std::make_shared<TimeSplit>(request.device);
-  run.world->ledger().on_wait = [time = run.time](bool begins) { time->wait(begins); };
+  run.time = std::make_shared<TimeSplit>(request.device, request.timeline);
+  run.world->ledger().on_wait = [time = run.time](bool begins, std::string_view kind) { time->wait(begins, kind); };
   run.mesh = std::make_unique<comm::Mesh>(*run.world, layout::mesh_of(run.config, request.place.world_size));
   run.batch = config::plan_batch(run.config, run.mesh->data().size());
 }
@@ -84,20 +93,21 @@ void connect_gradients(Run& run) {
   run.gradients = run.gradient_sync.get();
 }
 
-std::unique_ptr<MicroSteps> make_micro_steps(Run& run) {
+std::unique_ptr<MicroSteps> make_micro_steps(Run& run, std::shared_ptr<Timeline> timeline) {
   const at::Device device = run.world->device();
   const data::Source& data = *run.task->training();
   const comm::Group& ranks = run.mesh->loss();
   const std::int64_t rows = run.batch.batch_size * run.config.data.seq_len;
-  return std::make_unique<MicroSteps>(*run.task, *run.model, *run.gradients, ranks,
-                                      MicroSteps::Options{.recorder = graph_recorder_for(run.config, device),
-                                                          .same_shapes = data.fixed_shapes() || ranks.size() == 1,
-                                                          .largest_batch = data.fixed_shapes() ? 0 : rows,
-                                                          .progress = watched_progress(*run.world, run.page, run.faults),
-                                                          .mark_blocks = blocks_are_long(run.config, rows, device),
-                                                          .time = run.time,
-                                                          .store = run.replica.store->opens_together() ? run.replica.store.get() : nullptr,
-                                                          .sums = run.gradient_sums.get()});
+  return std::make_unique<MicroSteps>(
+      *run.task, *run.model, *run.gradients, ranks,
+      MicroSteps::Options{.recorder = graph_recorder_for(run.config, device),
+                          .same_shapes = data.fixed_shapes() || ranks.size() == 1,
+                          .largest_batch = data.fixed_shapes() ? 0 : rows,
+                          .progress = with_blocks_on(std::move(timeline), watched_progress(*run.world, run.page, run.faults)),
+                          .mark_blocks = blocks_are_long(run.config, rows, device),
+                          .time = run.time,
+                          .store = run.replica.store->opens_together() ? run.replica.store.get() : nullptr,
+                          .sums = run.gradient_sums.get()});
 }
 
 // Where the run starts from, and what a person should know of it.
@@ -191,7 +201,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   choose_memory(everyone, *run);
   const std::string fitted = fit_batch_size(everyone, *run);
   connect_gradients(*run);
-  run->micro_steps = make_micro_steps(*run);
+  run->micro_steps = make_micro_steps(*run, request.timeline);
   run->totals = std::make_unique<model::Totals>(sums_of_a_step(everyone.size(), run->optimizer->square_sums()), request.device);
 
   Start start = load(*run);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "layout/spread/placement.h"
 #include "rank/hub/hub_folder.h"
 #include "rank/hub/peft.h"
@@ -84,7 +85,17 @@ void initialize_weights(const config::RunConfig& config, parallel::Replica& repl
 }
 
 std::vector<std::string> load_weights(const config::RunConfig& config, parallel::Replica& replica) {
-  std::vector<std::string> notes = hub::load_units(hub::HubFolder(config.model.path), replica.units);
+  hub::LoadingRanks ranks;
+  if (replica.store->opens_together())
+    ranks.gather = [&](const at::Tensor& whole, const at::Tensor& mine) { replica.store->gather(whole, mine); };
+  if (const comm::Group* replicas = replica.store->replicas()) {
+    ranks.send = [=](const at::Tensor& numbers, int from, const std::string& what) { replicas->broadcast(numbers, from, what).wait(); };
+    ranks.group = replicas->rank();
+    ranks.groups = replicas->size();
+  }
+  const hub::Loaded loaded = hub::load_units(hub::HubFolder(config.model.path), replica.units, ranks);
+  base::log_info("[model] read {} bytes of {} in {}", loaded.bytes_read, loaded.bytes_held, config.model.path);
+  std::vector<std::string> notes = loaded.notes;
   const auto& adapters = config.lora.adapters;
   if (adapters.size() > 1) replica.store->updated();
   for (std::size_t i = 0; i + 1 < adapters.size(); ++i) {

@@ -54,8 +54,9 @@ struct StepOutcome;
 class AfterUpdate {
  public:
   virtual ~AfterUpdate() = default;
-  // On the device's stream, after every update: weights and outcome.totals are the same on every rank. outcome.control says whether the
-  // step was skipped; reading it would make the device wait.
+  // On the device's stream, after every update: of what this rank updates (the store's updates(), all of it or shards), and
+  // outcome.totals, which are the same on every rank. outcome.control says whether the step was skipped; reading it would make the device
+  // wait.
   virtual void follow(const StepOutcome& outcome) = 0;
 };
 
@@ -126,6 +127,7 @@ struct RunRequest {
   std::function<bool()> asked_to_stop = [] { return false; };            // looked at in every step: finish it, save and leave
   std::function<std::unique_ptr<BatchSource>(const Run&)> batches = {};  // empty: of the data that the settings name
   std::optional<comm::ModelledLinks> links = {};                         // of a world whose other ranks are not there
+  std::shared_ptr<Timeline> timeline = {};                               // is told what happens when; null: nobody is
   std::function<void(parallel::Replica&)> units = {};                    // is shown them before anything holds on to them or their store
 };
 // Collective over the world it connects. Several may follow one another in a process: what a run sets for all of it ends with the run.

@@ -13,7 +13,7 @@
 #include "base/file/json_lines.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "rank/comm/mesh.h"
+#include "rank/verbs/together.h"
 #include "text/terminal.h"
 
 namespace lockstep::verbs {
@@ -122,23 +122,11 @@ void generate_one(const GenerateRequest& request) {
   std::cout << std::endl;
 }
 
-namespace {
-
-// The ranks that hold one model between them.
-struct Together {
-  Together(const GenerateRequest& request, const comm::Place& place, const std::shared_ptr<journal::PageWriter>& page)
-      : world({.place = place, .device = request.device}, page), mesh(world, {{layout::Axis::shard, place.world_size}}) {}
-  comm::World world;
-  comm::Mesh mesh;
-};
-
-}  // namespace
-
 void generate_file(const GenerateRequest& request, const comm::Place& place, const std::shared_ptr<journal::PageWriter>& page) {
   std::optional<Together> together;  // first, so that it ends last
-  if (request.shard && place.world_size > 1) together.emplace(request, place, page);
+  if (request.shard && place.world_size > 1) together.emplace(place, request.device, page);
   page->set_phase(journal::Phase::loading, 0);
-  const TextModel model = open_text_model(request.source, request.device, together ? &together->mesh : nullptr);
+  const TextModel model = open_text_model(request.source, request.device, together ? &together->mesh() : nullptr);
   const std::vector<task::Prompt> prompts = read_prompts(request, model);
   // Prompts of like length together, the longest first: little is filled up, and too large a batch is known at once.
   std::vector<std::size_t> order(prompts.size());
@@ -149,11 +137,11 @@ void generate_file(const GenerateRequest& request, const comm::Place& place, con
   std::ofstream part(request.parts / (std::to_string(place.rank) + ".jsonl"), std::ios::binary);
   task::GenerateOptions options = options_for(request, model);
   if (together) {
-    together->world.everyone().meet("loading a model");
-    options.follow = [&](const at::Tensor& tokens) { together->world.everyone().broadcast(tokens, 0, "tokens").wait(); };
+    together->meet("loading a model");
+    options.follow = together->follow();
   }
   task::Generator generator(*model.decoder, *model.language, request.device, options);
-  const bool writes = !together || place.rank == 0;
+  const bool writes = !together || together->leads();
   const auto size = static_cast<std::size_t>(request.batch_size);
   std::int64_t done = 0;
   for (std::size_t first = 0, number = 0; first < order.size(); first += size, ++number) {

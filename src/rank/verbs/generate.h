@@ -21,7 +21,7 @@ struct GenerateRequest {
   bool stream = true;
   std::filesystem::path file, parts;  // JSON lines in; folder for this rank's part of the answers
   std::int64_t batch_size = 8;
-  bool shard = false;  // of a file: ranks hold the model between them
+  bool shard = false;  // of a file and of a conversation: ranks hold the model between them
   at::Device device = at::kCPU;
   task::GenerateOptions options;
 };
@@ -39,7 +39,7 @@ void generate_file(const GenerateRequest& request, const comm::Place& place, con
 //   {"ready": true, "context": N}                      once, when the model is loaded
 //   in:  {"messages": [{"role":, "content":}, ...]}    the whole conversation
 //   out: {"text": "..."} many times, then {"finish": "end", "tokens": N, "reused": N}; or {"error": "..."}
-// SIGINT ends the answer that is being written.
-void serve_chat(const GenerateRequest& request);
+// SIGINT ends the answer that is being written. Where ranks hold the model in shards the first one reads and writes, and SIGINT is its own.
+void serve_chat(const GenerateRequest& request, const comm::Place& place, const std::shared_ptr<journal::PageWriter>& page);
 
 }  // namespace lockstep::verbs

@@ -66,7 +66,8 @@ TextModel open_text_model(const ModelSource& source, at::Device device, const co
     const checkpoint::Reader reader(source.checkpoint.empty() ? train::newest_checkpoint("generate", config, {source.run})
                                                               : source.checkpoint);
     train::check_same_model(reader, config.model);
-    train::restore_weights(reader, opened.replica);
+    train::TensorReading reading(reader, nullptr);
+    train::restore_weights(reading, opened.replica);
   }
   opened.replica.store->updated();
   opened.language = corpus::language_of(config.data, config.model);

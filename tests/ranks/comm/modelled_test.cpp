@@ -16,8 +16,8 @@ namespace {
 
 class Sleeper final : public Holder {
  public:
-  void begin(const at::Tensor& clock) override { kernels::begin_hold(clock); }
-  void hold(const at::Tensor& clock, double seconds) override {
+  void begin(const at::Tensor& clock, std::string_view) override { kernels::begin_hold(clock); }
+  void hold(const at::Tensor& clock, std::string_view, double seconds) override {
     held += seconds;
     kernels::hold(clock, seconds, {});
   }

@@ -293,6 +293,26 @@ TEST(Replicas, DivergenceNamesRankAndUnit) {
   }
 }
 
+// Of two groups of two: those of a group hold different shards, rank 3 holds what rank 1 holds.
+TEST(Replicas, DivergenceWithinAGroupNamesRanksAsTheWorldDoes) {
+  const auto outcomes = try_ranks(4, config::Backend::gloo, [](comm::World& world) -> std::vector<double> {
+    const comm::Mesh mesh(world, {{layout::Axis::replicate, 2}, {layout::Axis::shard, 2}});
+    config::RunConfig config;
+    config.parallel.shard = config::ShardKind::full;
+    parallel::Replica replica = parallel::make_sharded(model::decoder_units(tiny()), {}, {}, mesh, layout::zero_3, config);
+    model::initialize(replica.units, 5);
+    parallel::verify_equal(mesh.along(layout::Axis::replicate), replica, 40);
+    if (world.place().rank == 3) replica.units[1]->exact()[0] += 1e-3;
+    parallel::verify_equal(mesh.along(layout::Axis::replicate), replica, 41);
+    return {};
+  });
+  for (const std::size_t rank : {1u, 3u}) {
+    const std::string& log = outcomes[rank].log;
+    EXPECT_NE(log.find("step 41: the weights of rank 3 differ from rank 1's, first in block 0"), std::string::npos) << log;
+  }
+  for (const std::size_t rank : {0u, 2u}) EXPECT_EQ(outcomes[rank].log.find("differ"), std::string::npos) << outcomes[rank].log;
+}
+
 TEST(Replicas, FrozenWeightsAreComparedInEveryForm) {
   run_ranks(2, config::Backend::gloo, [](comm::World& world) -> std::vector<double> {
     for (const auto quantization : {model::Quantization::none, model::Quantization::nf4, model::Quantization::int8}) {

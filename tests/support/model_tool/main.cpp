@@ -31,7 +31,7 @@ void run(const std::filesystem::path& folder, const std::filesystem::path& in, c
     units.push_back(std::make_unique<model::Unit>(std::move(spec), model::UnitStorage{}));
     order.push_back(units.back().get());
   }
-  for (const std::string& note : hub::load_units(hub::HubFolder(folder), units)) std::printf("%s\n", note.c_str());
+  for (const std::string& note : hub::load_units(hub::HubFolder(folder), units).notes) std::printf("%s\n", note.c_str());
   model::Decoder decoder(config, order);
   const checkpoint::SafetensorsFile input(in);
   const at::Tensor tokens = read(input, "tokens"), targets = read(input, "targets");

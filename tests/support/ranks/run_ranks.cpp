@@ -123,6 +123,8 @@ pid_t start_rank(int rank, int ranks, int port, int call, const std::string& fol
 
 }  // namespace
 
+bool is_a_rank() { return std::getenv("LOCKSTEP_TEST_CALL") != nullptr; }
+
 std::vector<RankOutcome> try_ranks(int ranks, config::Backend backend, const RankFunction& function, double deadline_s,
                                    const std::function<void(comm::World::Options&)>& change) {
   const int call = next_call();

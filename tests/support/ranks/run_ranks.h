@@ -22,6 +22,9 @@ struct RankOutcome {
 // A rank fails by throwing or by a failed assertion; the first failing rank's log is printed first and the test fails.
 std::vector<std::vector<double>> run_ranks(int ranks, config::Backend backend, const RankFunction& function);
 
+// Whether this process is one that the calls below and above have started: where a test calls several times, it passes by the earlier ones.
+bool is_a_rank();
+
 // The same for cases in which ranks are meant to fail: nothing is asserted, outcomes are returned.
 // `change` is called in every rank before it makes its world.
 std::vector<RankOutcome> try_ranks(

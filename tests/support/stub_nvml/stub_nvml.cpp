@@ -11,8 +11,9 @@
 namespace {
 
 constexpr int not_supported = 3, not_enough_room = 7;
+// Of each thread its own: a program asks from several.
 std::map<std::string, std::string>& table() {
-  static std::map<std::string, std::string> lines;
+  static thread_local std::map<std::string, std::string> lines;
   return lines;
 }
 
@@ -25,6 +26,7 @@ void read_table() {
 }
 
 const std::string* of_all(const std::string& key) {
+  if (table().empty()) read_table();
   const auto found = table().find(key);
   return found == table().end() ? nullptr : &found->second;
 }
@@ -109,6 +111,7 @@ int nvmlDeviceGetMigMode(void* device, unsigned* now, unsigned* later) {
 }
 int nvmlDeviceGetTotalEccErrors(void* device, int, int, unsigned long long* errors) { return give(of(device, "ecc"), errors); }
 int nvmlDeviceGetUtilizationRates(void* device, unsigned* rates) {
+  read_table();  // it changes from second to second
   rates[1] = 0;
   return give(of(device, "utilization"), &rates[0]);
 }

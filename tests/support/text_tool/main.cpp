@@ -40,11 +40,6 @@ class Tool {
               {"spans", pairs(encoded.spans)},
               {"fast", tokenizer.encode(request.at("text").get<std::string>(), special)}};
     }
-    if (call == "encode_all") {
-      const auto texts = request.at("texts").get<std::vector<std::string>>();
-      const std::vector<std::string_view> views(texts.begin(), texts.end());
-      return {{"tokens", tokenizer.encode_all(views, special, request.value("threads", 0))}};
-    }
     if (call == "decode")
       return {{"text", tokenizer.decode(request.at("tokens").get<std::vector<std::int32_t>>(), request.value("skip_special", false))}};
     if (call == "describe") return describe(opened, request);
@@ -109,8 +104,10 @@ class Tool {
     const text::Encoded encoded = opened.tokenizer->encode_with_spans(rendered.text, text::SpecialTokens::leave_out);
     Json parts = Json::array();
     for (const auto& span : rendered.answers) parts.push_back(rendered.text.substr(span.begin, span.end - span.begin));
-    return {
-        {"text", rendered.text}, {"answers", parts}, {"tokens", encoded.tokens}, {"mask", text::answer_mask(encoded, rendered.answers)}};
+    return {{"text", rendered.text},
+            {"answers", parts},
+            {"tokens", encoded.tokens},
+            {"mask", text::answer_mask(encoded.spans, rendered.answers)}};
   }
 
   static Json parquet(const Json& request) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/file/last_name.h"
 #include "base/files.h"
 #include "base/hash/crc32c.h"
 #include "support/temporary_folder.h"
@@ -104,8 +105,21 @@ TEST(Files, ErrorsNameThePathAndTheReason) {
             "[files] cannot rename to " + (folder.path() / "to").string() + reason + ".");
   EXPECT_EQ(error_of([&] { real_files().sync_directory(missing); }), "[files] cannot open " + missing.string() + reason + ".");
   EXPECT_EQ(error_of([&] { MappedFile file(missing); }), "[files] cannot open " + missing.string() + reason + ".");
-  EXPECT_EQ(error_of([&] { MappedFile file(folder.path()); }), "[files] cannot map " + folder.path().string() + ": Is a directory.");
-  EXPECT_NE(error_of([&] { read_text(missing); }), "no error");
+  EXPECT_EQ(error_of([&] { MappedFile file(folder.path()); }),
+            "[files] cannot map " + folder.path().string() + ": Is a directory: it is a folder, and a file is needed there.");
+  EXPECT_EQ(error_of([&] { read_text(missing); }), "[files] cannot read " + missing.string() + reason + ".");
+  EXPECT_EQ(error_of([&] { read_text(folder.path()); }),
+            "[files] cannot read " + folder.path().string() + ": Is a directory: it is a folder, and a file is needed there.");
+  // A file in place of a folder is named, however far up it is.
+  const auto file = folder.path() / "file";
+  write_text_atomically(real_files(), file, "text");
+  const std::string in_the_way = ": Not a directory: " + file.string() + " is a file, and a folder is needed there.";
+  const auto below = file / "a" / "b";
+  EXPECT_EQ(error_of([&] { read_text(below); }), "[files] cannot read " + below.string() + in_the_way);
+  EXPECT_EQ(error_of([&] { real_files().create_directories(below); }),
+            "[files] cannot create the folder " + below.string() + in_the_way + " Choose a folder you may write to with --output.");
+  EXPECT_EQ(error_of([&] { real_files().create(below); }),
+            "[files] cannot create " + below.string() + in_the_way + " Choose a folder you may write to with --output.");
   // Every write to this device fails as on a full disk.
   const std::string full = error_of([&] { real_files().create("/dev/full")->write(std::as_bytes(std::span("text"))); });
   EXPECT_NE(full.find("[files] cannot write /dev/full: No space left on device. Free some space"), std::string::npos) << full;
@@ -118,6 +132,14 @@ TEST(Files, AtomicTextIsOldOrNew) {
   write_text_atomically(real_files(), path, "new");
   EXPECT_EQ(read_text(path), "new");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(Files, AFolderHasItsNameHoweverAPathEnds) {
+  for (const char* path : {"runs/nano", "runs/nano/", "runs/nano//", "runs/nano/.", "/a/../nano/", "nano", "nano/x/.."})
+    EXPECT_EQ(last_name(path), "nano") << path;
+  EXPECT_EQ(last_name("."), std::filesystem::current_path().filename());
+  EXPECT_EQ(last_name(""), "");
+  EXPECT_EQ(last_name("/"), "");
 }
 
 }  // namespace

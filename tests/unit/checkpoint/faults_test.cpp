@@ -247,8 +247,9 @@ TEST(CheckpointFaults, ProgressOfOthersKeepsWriterZeroWaiting) {
     return ++asked < 20;
   });
   Staging staging;
-  const Save save = stage(staging, 1, 1, contents_of(1), options);
-  writer.write_part(save);
+  const Contents contents = contents_of(1);
+  const Save save = cut_save(1, 1, contents, options);
+  writer.write_part(save, [&] { return staging.copy(contents, save.files, save.turns.at(0)); });
   EXPECT_THROW(writer.finish(save), base::UserError);
   EXPECT_EQ(asked, 20);
   EXPECT_LT(quiet_for, waited / 2);

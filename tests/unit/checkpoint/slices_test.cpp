@@ -146,6 +146,50 @@ TEST(CheckpointSlices, OnlyWhatIsReadIsCompared) {
   }
 }
 
+// Slices of 250 numbers, 1000 bytes: what is read is those that the numbers lie in, and the second time the numbers alone.
+TEST(CheckpointSlices, NoMoreIsReadThanTheSlicesThatNumbersLieIn) {
+  const support::TemporaryFolder folder;
+  save(folder.path(), 1, 1, 1);
+  const Reader reader(step_folder(folder.path(), 1));
+  std::uint64_t before = reader.bytes_read();
+  EXPECT_EQ(before, 0u);
+  for (const auto& [begin, count, bytes] : {std::tuple{10, 3, 1000u}, std::tuple{240, 20, 40u + 1000u}, std::tuple{2000, 48, 192u},
+                                            std::tuple{700, 600, 4000u}, std::tuple{0, 2048, 8192u}}) {
+    reader.read_slice("model", "model.layers.0.weight", begin, at::empty({count}));
+    EXPECT_EQ(reader.bytes_read() - before, bytes) << begin;
+    before = reader.bytes_read();
+  }
+  const Contents contents = contents_of(1);
+  std::uint64_t held = 0;
+  for (const auto* list : {&contents.model, &contents.optimizer})
+    for (const NamedTensor& tensor : *list) held += tensor.tensor.nbytes();
+  EXPECT_EQ(reader.bytes_held(), held);
+}
+
+// Each file by one of those who look through a checkpoint together.
+TEST(CheckpointSlices, ReadersLookThroughACheckpointBetweenThem) {
+  const support::TemporaryFolder folder;
+  save(folder.path(), 1, 1, 1);
+  const fs::path checkpoint = step_folder(folder.path(), 1);
+  std::uint64_t all = 0, read = 0;
+  for (const FileEntry& file : read_manifest(checkpoint).files) all += file.bytes;
+  for (int index = 0; index < 3; ++index) {
+    const Reader reader(checkpoint);
+    reader.verify({index, 3});
+    read += reader.bytes_read();
+  }
+  EXPECT_EQ(read, all);
+  const fs::path path = checkpoint / read_manifest(checkpoint).files[1].name;
+  std::string content = base::read_text(path);
+  content.back() ^= 1;
+  fs::remove(path);
+  base::write_text_atomically(base::real_files(), path, content);
+  for (int index = 0; index < 3; ++index) {
+    const std::string error = error_of([&] { Reader(checkpoint).verify({index, 3}); });
+    EXPECT_EQ(error.find(path.filename().string()) != std::string::npos, index == 1) << error;
+  }
+}
+
 // A manifest whose own checksum fits, of slices that do not.
 TEST(CheckpointSlices, SlicesThatDoNotCoverTheirTensorAreRefused) {
   const support::TemporaryFolder folder;

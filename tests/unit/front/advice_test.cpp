@@ -78,6 +78,18 @@ TEST(Advice, TheLargestBatchIsTheLargest) {
   EXPECT_EQ(verdict(most + 1), Verdict::too_large);
 }
 
+TEST(Advice, AdaptersOfNoModelAreToldSo) {
+  constexpr std::string_view words = "no model is named, so this is of the default shape";
+  config::RunConfig config;
+  config.model = config::with_defaults({});
+  EXPECT_EQ(to_text(planned(config, 2, 24 * gib)).find(words), std::string::npos);
+  config.lora.enabled = true;
+  EXPECT_NE(to_text(planned(config, 2, 24 * gib)).find(words), std::string::npos);
+  config = eight_billion();
+  config.lora.enabled = true;
+  EXPECT_EQ(to_text(planned(config, 2, 24 * gib)).find(words), std::string::npos);
+}
+
 TEST(Advice, ARankThatRanOutHearsWhatFits) {
   job::Setup setup;
   setup.settings.values = eight_billion();

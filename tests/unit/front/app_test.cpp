@@ -102,6 +102,8 @@ TEST(Naming, ResumeCommand) {
   EXPECT_EQ(command({"--name=x", "--resume", "old"}), "lockstep train --name=x --resume auto");
   EXPECT_EQ(command({"--resume=old", "monitor.sample_prompt=It's a day"}),
             "lockstep train 'monitor.sample_prompt=It'\\''s a day' --name nano-1 --resume auto");
+  EXPECT_EQ(resume_command("/my programs/lockstep", std::vector<std::string>{}, "x"),
+            "'/my programs/lockstep' train --name x --resume auto");
 }
 
 TEST(Plan, SaysBatchAndLearningRate) {

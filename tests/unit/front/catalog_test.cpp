@@ -74,7 +74,7 @@ constexpr Message messages[] = {
     {"Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 4000", "LS-301"},
     {"[rank2]:[E ProcessGroupNCCL.cpp:616] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE", "LS-303"},
     {"ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.", "LS-308"},
-    {"box:1:9 [0] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_reg_mr failed", "LS-302"},
+    {"box:1:9 [0] misc/ibvwrap.cc:252 NCCL WARN Call to ibv_reg_mr failed", "LS-409"},
     {"Error while creating shared memory segment /dev/shm/nccl-Xyz (size 9637888)", "LS-404"},
     // rendezvous, Gloo
     {"RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: "
@@ -114,6 +114,11 @@ constexpr Message messages[] = {
     {"[launch] machine 0 at node0:29500 was not there within 600 s (parallel.timeout_s): Connection refused.", "LS-304"},
     {"[launch] machine 1 (box) is gone: the connection was closed.", "LS-316"},
     {"[launch] LOCKSTEP_SECRET is not set. Machine 0 has printed the command", "LS-312"},
+    {"[launch] this machine runs another version of lockstep than machine 0. Run the same build on all machines", "LS-313"},
+    {"[launch] this machine is number 2 of 2, but machine 0 (a) waits for 3. Give all of them the same --nnodes", "LS-313"},
+    {"[launch] machine 1 is here already, from 10.0.0.2. Every machine needs a --node-rank of its own.", "LS-313"},
+    {"[launch] after 20 s (parallel.timeout_s) 1 of 2 machines is here; missing node rank 1.", "LS-318"},
+    {"[launch] machine 0 at box0:29500 does not know this machine's LOCKSTEP_SECRET: it belongs to another run", "LS-312"},
     {"[parallel] step 7: the weights of rank 1 differ from rank 0's, first in blocks.0.", "LS-602"},
     {"[launch] the environment names a rank of another launcher (torchrun), but MASTER_ADDR is missing.", "LS-311"},
     // nothing

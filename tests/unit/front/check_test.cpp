@@ -59,12 +59,12 @@ TEST(Check, Limits) {
 }
 
 TEST(Check, MemoryAndContainers) {
-  expect(judge(Memory{64 * gib, 60 * gib}, 8), Verdict::ok, "", "plenty");
-  expect(judge(Memory{64 * gib, 4 * gib}, 8), Verdict::warning, "LS-402", "others use it");
-  expect(judge(Memory{64 * gib, gib}, 8), Verdict::failed, "LS-402", "next to nothing");
-  expect(judge(Memory{64 * gib, 60 * gib, 8 * gib, 4 * gib}, 8), Verdict::warning, "LS-408", "a container's limit");
-  expect(judge(Memory{64 * gib, 60 * gib, 2 * gib, 2 * gib}, 8), Verdict::failed, "LS-408", "a container's limit is reached");
-  EXPECT_EQ((Memory{64 * gib, 60 * gib, 8 * gib, 9 * gib}.usable()), 0u);
+  expect(judge(base::HostMemory{64 * gib, 60 * gib}, 8), Verdict::ok, "", "plenty");
+  expect(judge(base::HostMemory{64 * gib, 4 * gib}, 8), Verdict::warning, "LS-402", "others use it");
+  expect(judge(base::HostMemory{64 * gib, gib}, 8), Verdict::failed, "LS-402", "next to nothing");
+  expect(judge(base::HostMemory{64 * gib, 60 * gib, 8 * gib, 4 * gib}, 8), Verdict::warning, "LS-408", "a container's limit");
+  expect(judge(base::HostMemory{64 * gib, 60 * gib, 2 * gib, 2 * gib}, 8), Verdict::failed, "LS-408", "a container's limit is reached");
+  EXPECT_EQ((base::HostMemory{64 * gib, 60 * gib, 8 * gib, 9 * gib}.usable()), 0u);
 }
 
 TEST(Check, Clocks) {

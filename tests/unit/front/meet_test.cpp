@@ -3,11 +3,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "base/clock.h"
 #include "base/error.h"
+#include "front/job/identity.h"
 #include "front/launch/meet/gathering.h"
 #include "front/launch/meet/links.h"
 #include "front/launch/meet/pack.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::launch::meet {
 namespace {
@@ -273,6 +277,29 @@ TEST(Identity, SurvivesAsText) {
   const journal::Identity back = journal::identity_from_text(journal::to_text(identity));
   EXPECT_TRUE(journal::differences(identity, back, "x", "y").empty());
   EXPECT_EQ(back.size(), 3);
+}
+
+// Machines may know a model, tokens and a checkpoint by other paths; what lies there may not differ.
+TEST(Identity, IsOfContentsNotOfPaths) {
+  const support::TemporaryFolder folder;
+  const auto settings_of = [&](const std::string& name, const std::string& weights, const std::string& tokens, const char* resume) {
+    const std::filesystem::path model = folder.path() / name;
+    std::filesystem::create_directory(model);
+    std::ofstream(model / "model.safetensors") << weights;
+    std::ofstream(folder.path() / (name + ".bin")) << tokens;
+    config::RunConfig config;
+    config.model.path = model.string();
+    config.model.name = name;  // as without model.name
+    config.data.path = model.string() + ".bin";
+    config.checkpoint.resume = resume;
+    return job::identity_of(config, {});
+  };
+  const journal::Identity first = settings_of("a", "weights", "tokens", "/runs/x/checkpoints/step-000004");
+  EXPECT_TRUE(journal::differences(first, settings_of("b", "weights", "tokens", "/mnt/step-000004/"), "x", "y").empty());
+  const std::vector<std::string> found = journal::differences(first, settings_of("c", "weightz", "tokenz", "/mnt/step-000008"), "x", "y");
+  ASSERT_EQ(found.size(), 3);
+  for (const char* key : {"model.path (model.safetensors) is 7 bytes", "data.path is 6 bytes", "checkpoint.resume is step-000004 on x"})
+    EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const std::string& line) { return line.starts_with(key); })) << key;
 }
 
 }  // namespace

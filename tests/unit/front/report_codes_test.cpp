@@ -56,6 +56,7 @@ TEST(Report, EndsCarryTheCodeOfTheCatalog) {
            {died(dead({0, SIGKILL})), "LS-605"},
            {died(oom), "LS-403"},
            {died(dead({0, SIGBUS})), "LS-404"},
+           {died(dead({0, SIGILL})), "LS-108"},
            {died(dead({0, SIGSEGV})), "LS-604"},
            {died(dead({3, 0}, Phase::forward, "[memory] CUDA out of memory. Tried to allocate 2 GiB")), "LS-401"},
            {died(library), "LS-104"},

@@ -115,6 +115,7 @@ TEST(Watch, WhatBecameOfAProcessIsSaid) {
     std::string text;  // empty: no stall
     std::vector<int> causes = {};
     std::string advice = "";
+    bool ends_job = true;
   };
   for (const auto& c : std::vector<Case>{
            {"stopped within an operation",
@@ -149,7 +150,15 @@ TEST(Watch, WhatBecameOfAProcessIsSaid) {
            {"stopped while it saves, not for long yet",
             {as(page(0, Phase::saving, {}, 500), ProcessState::stopped, 5), waits(1, 48, Phase::saving)},
             ""},
-           {"stopped, but the other saves by itself", {as(page(0, Phase::saving), ProcessState::stopped), page(1, Phase::saving)}, ""},
+           {"stopped, and the other saves by itself: it is told of, and the save goes on",
+            {as(page(0, Phase::saving), ProcessState::stopped), page(1, Phase::saving, {}, 500)},
+            "rank 0 is stopped (process 4711 is in state T); rank 1 is saving a checkpoint since 500 s",
+            {0},
+            "kill -CONT",
+            /*ends_job=*/false},
+           {"the others go on without the one that is stopped",
+            {as(page(0, Phase::saving), ProcessState::stopped), page(1, Phase::saving, {}, 500), page(2, Phase::forward, {}, 3)},
+            ""},
            {"it saves, and disks take time", {as(page(0, Phase::saving, {}, 500), ProcessState::uninterruptible), waits(1, 48)}, ""},
            {"it has finished and may go",
             {as(page(0, Phase::done), ProcessState::gone), waits(1, 48)},
@@ -161,6 +170,7 @@ TEST(Watch, WhatBecameOfAProcessIsSaid) {
     if (!stall) continue;
     EXPECT_EQ(stall->text, c.text) << c.what;
     EXPECT_EQ(stall->causes, c.causes) << c.what;
+    EXPECT_EQ(stall->ends_job, c.ends_job) << c.what;
     EXPECT_EQ(stall->advice.empty(), c.advice.empty()) << c.what;
     if (!c.advice.empty()) {
       EXPECT_NE(stall->advice.front().find(c.advice), std::string::npos) << c.what << ": " << stall->advice.front();

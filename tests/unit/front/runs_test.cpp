@@ -6,13 +6,16 @@
 #include <cmath>
 #include <fstream>
 
+#include "base/text.h"
 #include "front/runs/compare.h"
 #include "front/runs/curves.h"
 #include "front/runs/live_run.h"
+#include "front/runs/picture/strokes.h"
 #include "front/runs/plot.h"
 #include "front/runs/run_view.h"
 #include "front/show/table.h"
 #include "front/show/watch_screen.h"
+#include "journal/ending.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::runs {
@@ -113,12 +116,54 @@ TEST(Plot, TicksAreRoundAndInside) {
 }
 
 TEST(Plot, NamesAreEscapedAndNoNumberIsNotOne) {
-  const std::string svg = to_svg(
-      {.title = "loss", .x_name = "step", .y_name = "<loss> & more", .curves = {{"a\"b<", {{0, 1}, {1, NAN}, {2, 3}}}, {"none", {}}}});
+  const Drawing drawing =
+      draw({.title = "loss", .x_name = "step", .y_name = "<loss> & more", .curves = {{"a\"b<", {{0, 1}, {1, NAN}, {2, 3}}}, {"none", {}}}});
+  const std::string svg = svg_of(drawing);
   EXPECT_NE(svg.find("&lt;loss&gt; &amp; more"), std::string::npos);
   EXPECT_NE(svg.find("a&quot;b&lt;"), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
+  EXPECT_NE(svg.find("<path d=\" M76.0,484.0h0 M936.0,48.0h0\""), std::string::npos) << "a gap is no line\n" << svg;
+  EXPECT_TRUE(png_of(drawing, 1).starts_with("\x89PNG"));
+}
+
+TEST(Plot, EveryLetterIsDrawnInsideItsPlace) {
+  const Stroke box = write("\x01").strokes.at(0);
+  const auto is_box = [&](const Stroke& stroke) {
+    return std::equal(stroke.begin(), stroke.end(), box.begin(), box.end(),
+                      [](const Point& a, const Point& b) { return a.x == b.x && a.y == b.y; });
+  };
+  for (char letter = '!'; letter <= '~'; ++letter) {
+    const Writing writing = write(std::string(1, letter));
+    ASSERT_FALSE(writing.strokes.empty()) << letter;
+    double left = 1, right = 0;
+    for (const Stroke& stroke : writing.strokes) {
+      for (const Point& point : stroke) {
+        left = std::min(left, point.x);
+        right = std::max(right, point.x);
+        EXPECT_GE(point.y, -0.25) << letter;
+        EXPECT_LE(point.y, 0.85) << letter;
+      }
+    }
+    EXPECT_GE(left, 0) << letter;
+    EXPECT_LE(right, writing.width) << letter;
+    EXPECT_FALSE(is_box(writing.strokes[0])) << letter;
+  }
+  EXPECT_EQ(write("\u00e9").width, write("\x01").width) << "one box a character, not one a byte";
+}
+
+TEST(Plot, ManyRunsWithLongNamesLeaveTheirLegendInside) {
+  Plot plot{.title = "loss", .x_name = "step", .y_name = "loss", .curves = {}};
+  for (int i = 0; i < 30; ++i) plot.curves.push_back({std::string(200, 'w'), {{0, 1}, {1, 2}}});
+  int rows = 0;
+  for (const Label& label : draw(plot).labels) {
+    if (label.role != Role::legend) continue;
+    ++rows;
+    EXPECT_GE(label.x, 76);
+    EXPECT_LE(label.x + write(label.text).width * font_size(Role::legend), 960);
+    EXPECT_LE(label.y, 540);
+  }
+  EXPECT_EQ(rows, 21);  // the last one says how many more there are
 }
 
 TEST_F(RunsTest, ComparisonNamesTheSettingsThatDiffer) {
@@ -130,6 +175,62 @@ TEST_F(RunsTest, ComparisonNamesTheSettingsThatDiffer) {
   EXPECT_EQ(found[0].values, (std::vector<std::optional<std::string>>{"0.1", "0.2"}));
   EXPECT_EQ(found[1].key, "lora.rank");
   EXPECT_EQ(found[1].values.front(), std::nullopt);
+}
+
+TEST_F(RunsTest, AGapIsKeptAndAClockThatIsSetBackTurnsNothingAround) {
+  const auto line = [](int step, const std::string& loss, const std::string& minute) {
+    return fmt::format(R"({{"step":{},"loss":{},"time":"2026-01-01T00:{}:00Z"}})", step, loss, minute);
+  };
+  const fs::path folder = make("a", "", {started, line(1, "4", "10"), line(2, "null", "20"), line(3, "nan", "05"), line(4, "2", "30")});
+  const Curve curve = read_curve(folder, "loss", Axis::hours);
+  ASSERT_EQ(curve.points.size(), 3u);  // "nan" is no number of JSON's
+  EXPECT_TRUE(std::isnan(curve.points[1].y));
+  EXPECT_TRUE(std::is_sorted(curve.points.begin(), curve.points.end(), [](const Point& a, const Point& b) { return a.x < b.x; }));
+  EXPECT_EQ(smoothed(curve.points, 0.5)[2].y, (0.25 * 4 + 0.5 * 2) / 0.75);
+  std::vector<Point> many(10000, {0, 1});
+  many[5000].y = NAN;
+  const auto few = thinned(many, 100);
+  EXPECT_LT(few.size(), 150u);
+  EXPECT_EQ(std::count_if(few.begin(), few.end(), [](const Point& point) { return std::isnan(point.y); }), 1);
+}
+
+TEST_F(RunsTest, MoreRunsThanThereIsRoomForHaveALineEach) {
+  std::vector<std::unique_ptr<LiveRun>> live;
+  std::vector<const LiveRun*> all;
+  for (int i = 0; i < 9; ++i) {
+    live.push_back(std::make_unique<LiveRun>(make(fmt::format("run-{}", i), "", {started, model, step_line(1, 4)})));
+    live.back()->poll();
+    all.push_back(live.back().get());
+  }
+  for (const int height : {24, 6}) {
+    const auto lines = base::split(show::draw(all, {.width = 40, .height = height}), '\n');
+    ASSERT_EQ(lines.size(), std::min<std::size_t>(9, static_cast<std::size_t>(height)));
+    for (std::size_t i = 0; i + 1 < lines.size(); ++i) EXPECT_TRUE(lines[i].starts_with(fmt::format("run-{}  ", i))) << lines[i];
+    for (const std::string& line : lines) EXPECT_LE(line.size(), 40u) << line;
+    if (height == 6) EXPECT_EQ(lines.back(), "and 4 more runs");
+  }
+}
+
+TEST_F(RunsTest, AFailedRunSaysWhyAndANarrowWindowKeepsTheNumbers) {
+  const std::string seconds =
+      R"(,"rank_seconds":{"data":[0],"forward":[0.1],"backward":[0.2],"communication":[0],"optimizer":[0],"checkpoint":[0],"other":[0]})";
+  const fs::path folder = make("a", "", {started, model, step_line(2, 3, seconds)});
+  journal::write_ending({folder},
+                        {.status = "failed", .exit_code = 6, .rank = 1, .error = "rank 1 was ended by signal 9 (SIGKILL) in step 3"});
+  LiveRun live(folder);
+  live.poll();
+  const std::vector<const LiveRun*> all = {&live};
+  EXPECT_NE(show::draw(all, {.width = 80}).find("\nrank 1 was ended by signal 9 (SIGKILL) in step 3\n"), std::string::npos);
+  EXPECT_TRUE(show::progress_line(live.view()).ends_with("  rank 1 was ended by signal 9 (SIGKILL) in step 3"));
+  const std::string narrow = show::draw(all, {.width = 40});
+  EXPECT_NE(narrow.find("\nrank 1 was ended by signal 9 (SIGKILL)\nin step 3\n"), std::string::npos) << narrow;
+  EXPECT_NE(narrow.find("0.300 s"), std::string::npos) << narrow;  // behind a shorter bar
+  journal::write_ending({folder}, {.status = "complete"});
+  live.poll();
+  EXPECT_TRUE(base::split(show::draw(all, {.width = 80}), '\n')[1].starts_with('[')) << "nothing stands between name and bar";
+  fs::remove(folder / "end.json");
+  live.poll();
+  EXPECT_NE(show::draw(all, {.width = 120}).find("Its launcher ended without a word"), std::string::npos);
 }
 
 TEST_F(RunsTest, TheScreenFitsItsWindowAndShowsWhereTimeGoes) {
@@ -176,6 +277,24 @@ TEST(Table, ColumnsAreAsWideAsTheirWidestCell) {
   table.row({"a long name", "▁▂"});
   table.row({"b", "1"});
   EXPECT_EQ(table.text(), "run          loss\na long name  ▁▂\nb            1\n");
+}
+
+TEST(Table, InANarrowWindowItLeavesColumnsOut) {
+  show::Table table({"run", "state", "loss", "began"});
+  table.row({"a very long name", "failed", "▁▂▃", "2026"});
+  EXPECT_EQ(table.text(0, {3, 2}), table.text());
+  EXPECT_EQ(table.text(40, {3, 2}), table.text());
+  EXPECT_EQ(table.text(33, {3, 2}), "run               state   loss\na very long name  failed  ▁▂▃\n");
+  EXPECT_EQ(table.text(24, {3, 2}), "run               state\na very long name  failed\n");
+  EXPECT_EQ(table.text(24, {2, 3}), "run               state\na very long name  failed\n");
+  EXPECT_EQ(table.text(20, {3, 2}), "run           state\na very lon..  failed\n");
+  EXPECT_EQ(table.text(3, {3, 2}), "run       state\na very..  failed\n");  // a name stays one
+}
+
+TEST(Sparkline, IsTypedWhereATerminalKnowsAsciiAlone) {
+  const std::vector<double> values = {0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(show::sparkline(values), "▁▂▃▄▅▆▇█");
+  EXPECT_EQ(show::sparkline(values, false), "_.:-=+*#");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-HubExport tiny() {
+HubExport tiny_export() {
   config::ModelConfig model{.hidden_size = 8, .num_layers = 2, .num_heads = 2, .intermediate_size = 12, .vocab_size = 11};
   return {.model = config::with_defaults(model), .dtype = config::DType::f32};
 }
@@ -64,7 +64,7 @@ double value_in(const fs::path& path, const HubExport& what) {
 
 TEST(HubWriter, ShardsEndWhereTheNextTensorIsTooMuch) {
   const support::TemporaryFolder folder;
-  HubExport what = tiny();
+  HubExport what = tiny_export();
   what.max_shard_bytes = 1000;
   what.dtype = config::DType::bf16;
   write_hub_folder(base::real_files(), folder.path() / "out", what, all(what, 3));
@@ -84,7 +84,7 @@ TEST(HubWriter, ShardsEndWhereTheNextTensorIsTooMuch) {
 
 TEST(HubWriter, NumbersThatF16DoesNotHave) {
   const support::TemporaryFolder folder;
-  HubExport what = tiny();
+  HubExport what = tiny_export();
   what.dtype = config::DType::f16;
   try {
     write_hub_folder(base::real_files(), folder.path() / "out", what, all(what, 70000));
@@ -100,7 +100,7 @@ TEST(HubWriter, TokenizerFilesGoAlong) {
   fs::create_directories(folder.path() / "source");
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "notes.txt"})
     std::ofstream(folder.path() / "source" / name) << name;
-  HubExport what = tiny();
+  HubExport what = tiny_export();
   what.tokenizer = folder.path() / "source";
   write_hub_folder(base::real_files(), folder.path() / "out", what, all(what, 1));
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
@@ -110,7 +110,7 @@ TEST(HubWriter, TokenizerFilesGoAlong) {
 
 // The operation fails once: the folder before it or the new one is there, whole, and the next try works.
 TEST(HubWriter, TheNthOperationFails) {
-  const HubExport what = tiny();
+  const HubExport what = tiny_export();
   for (std::int64_t n = 0;; ++n) {
     const support::TemporaryFolder folder;
     const fs::path out = folder.path() / "out";

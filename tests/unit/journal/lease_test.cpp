@@ -152,6 +152,20 @@ TEST(Lease, WhoLostItLearnsWhoHasIt) {
   EXPECT_FALSE(taken.lost_to());
 }
 
+// Its machine stood still while another one took the folder, trained there and ended: no lease is left that could tell it.
+TEST(Lease, WhoComesBackAfterTheNextOwnerHasEndedHasLostItToo) {
+  const support::TemporaryFolder folder;
+  Lease slow(folder.path(), options(elsewhere(), {.renew_s = 3, .expire_s = 0.2}));
+  { const Lease taken(folder.path(), options(elsewhere("box3"), {.renew_s = 0.05, .expire_s = 0.2})); }
+  EXPECT_FALSE(fs::exists(folder.path() / "lease"));
+  EXPECT_FALSE(lease_is(folder.path(), slow.token())) << "its ranks write nothing more";
+  const std::int64_t start = base::now_ns();
+  while (!slow.lost_to() && base::seconds_since(start) < 20) ::usleep(10'000);
+  ASSERT_TRUE(slow.lost_to());
+  EXPECT_NE(slow.lost_to()->find("was taken over by a process that has ended since"), std::string::npos) << *slow.lost_to();
+  EXPECT_FALSE(fs::exists(folder.path() / "lease")) << "it does not take it back";
+}
+
 TEST(Lease, OfManyThatTakeOverOneWins) {
   for (int round = 0; round < 5; ++round) {
     const support::TemporaryFolder folder;

@@ -238,6 +238,19 @@ TEST(RandomNormal, TheSameBitsOnEveryDevice) {
   EXPECT_EQ(hash, 6062753108488994732ull) << "hash of 65536 numbers";
 }
 
+TEST(SumOfRows, AddsUpInF32InTheirOrderAndRoundsOnce) {
+  for (const std::int64_t width : {1, 3, 64, 4097, 1 << 18})
+    for (const auto type : kTypes)
+      for (const auto out_type : kTypes) {
+        const auto rows = random({5, width}, 1, type);
+        at::Tensor expected = rows[0].to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+        for (int row = 1; row < 5; ++row) expected.add_(rows[row].to(at::kFloat));
+        const auto out = at::full({width}, NAN, rows.options().dtype(out_type));
+        sum_of_rows(out, rows);
+        EXPECT_TRUE(at::equal(out, expected.to(out_type))) << width << " of " << type << " into " << out_type;
+      }
+}
+
 at::Tensor squares(const std::vector<at::Tensor>& parts) { return sum_of_squares(parts).sum(); }
 
 TEST(SumOfSquares, AnySizeAndType) {

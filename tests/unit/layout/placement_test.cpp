@@ -8,29 +8,36 @@
 namespace lockstep::layout {
 namespace {
 
-std::vector<PlacedUnit> small_model() {
-  return placed_units(decoder_units({.hidden_size = 48,
-                                     .num_layers = 3,
-                                     .num_heads = 6,
-                                     .kv_heads = 2,
-                                     .intermediate_size = 80,
-                                     .vocab_size = 50,
-                                     .tie_embeddings = false,
-                                     .qkv_bias = true,
-                                     .qk_norm = true}));
+std::vector<UnitSpec> small_model() {
+  return decoder_units({.hidden_size = 48,
+                        .num_layers = 3,
+                        .num_heads = 6,
+                        .kv_heads = 2,
+                        .intermediate_size = 80,
+                        .vocab_size = 50,
+                        .tie_embeddings = false,
+                        .qkv_bias = true,
+                        .qk_norm = true});
 }
 
-TEST(Placement, EveryElementIsUpdatedAndCountedOnce) {
+TEST(Placement, EveryElementIsOnOneRank) {
   const auto units = small_model();
   for (const int ranks : {1, 2, 3, 5, 6, 7, 8, 64}) {
-    for (const Placement& p : {zero_1, zero_2, zero_3, Placement{.states = Spread::owned}}) {
-      SCOPED_TRACE(ranks);
-      const std::int64_t grain = p.states == Spread::shard ? slice_grain : 1;
-      EXPECT_EQ(uncovered(units, updates_by_rank(units, p, ranks), grain), "");
-      EXPECT_EQ(uncovered(units, counts_by_rank(units, p, ranks), grain), "");
+    SCOPED_TRACE(ranks);
+    for (const auto optimizer : {config::Optimizer::adamw, config::Optimizer::adamw_8bit}) {
+      std::vector<UnitCut> cuts;
+      std::vector<std::int64_t> elements;
+      for (const UnitSpec& unit : units) {
+        cuts.push_back(cut_of(unit, {}, optimizer, ranks));
+        EXPECT_EQ(cuts.back().room % slice_grain, 0);
+        elements.push_back(cuts.back().elements);
+      }
+      EXPECT_EQ(uncovered(elements, shards_by_rank(cuts, ranks)), "");
     }
-    EXPECT_EQ(uncovered(units, counts_by_rank(units, replicas, ranks), slice_grain), "") << "replicas share the counting";
-    EXPECT_EQ(uncovered(units, updates_by_rank(units, replicas, ranks), 1) == "", ranks == 1) << "each replica updates everything";
+    const auto placed = placed_units(units);
+    std::vector<std::int64_t> elements;
+    for (const PlacedUnit& unit : placed) elements.push_back(unit.elements);
+    EXPECT_EQ(uncovered(elements, owned_by_rank(placed, ranks)), "");
   }
 }
 
@@ -60,7 +67,7 @@ TEST(Placement, NoBlockOf8BitStatesIsCut) {
 }
 
 TEST(Placement, OwnedMatricesAreNeverCutAndEvenlyDealt) {
-  const auto units = small_model();
+  const auto units = placed_units(small_model());
   for (const int ranks : {2, 3, 5}) {
     const auto by_rank = owned_by_rank(units, ranks);
     std::int64_t most = 0, least = std::int64_t{1} << 60, largest = 0;
@@ -82,17 +89,17 @@ TEST(Placement, OwnedMatricesAreNeverCutAndEvenlyDealt) {
 }
 
 TEST(Placement, BrokenTablesAreNamed) {
-  const std::vector<PlacedUnit> units = {{2048, {0, 512}}, {1024, {0}}};
-  const auto good = updates_by_rank(units, zero_1, 2);
-  ASSERT_EQ(uncovered(units, good, slice_grain), "");
+  const std::vector<std::int64_t> elements = {2048, 1024};
+  const auto good = shards_by_rank({{1024, 2048, 4}, {512, 1024, 4}}, 2);
+  ASSERT_EQ(uncovered(elements, good), "");
   const auto broken = [&](auto change) {
     auto table = good;
     change(table);
-    return uncovered(units, table, slice_grain);
+    return uncovered(elements, table);
   };
   EXPECT_EQ(broken([](auto& t) { t[1].pop_back(); }), "unit 1: elements 512 to 1024 are nobody's");
   EXPECT_EQ(broken([](auto& t) { t[1].push_back(t[0].front()); }), "unit 0: element 0 is rank 1's and another's");
-  EXPECT_EQ(broken([](auto& t) { t[0].front().begin += 1; }), "rank 0's slice of unit 0 begins at 1, no multiple of 512");
+  EXPECT_EQ(broken([](auto& t) { t[0].front().begin += 1; }), "unit 0: elements 0 to 1 are nobody's");
   EXPECT_EQ(broken([](auto& t) { t[1].front().begin += 512; }), "unit 0: elements 1024 to 1536 are nobody's");
   EXPECT_EQ(broken([](auto& t) { t[1].back().count += 256; }), "unit 1: a slice ends at 1280, behind its 1024 elements");
   EXPECT_EQ(broken([](auto& t) { t[0].front().unit = 9; }), "rank 0 has a slice of unit 9, of which there is none");

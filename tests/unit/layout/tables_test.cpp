@@ -40,6 +40,16 @@ TEST(Tables, AdaptersLeaveNothingToShardButFrozenWeights) {
   EXPECT_GT(tables.traffic.gathers, 0);
 }
 
+TEST(Tables, GradientsTravelInTheTypeThatIsAskedFor) {
+  config::RunConfig config = sharded(config::ShardKind::gradients);
+  config.model.dtype = config::DType::bf16;
+  const Traffic weights = tables_of(config, 2, 4).traffic;
+  config.parallel.reduce_dtype = config::ReduceDType::f32;
+  const Traffic f32 = tables_of(config, 2, 4).traffic;
+  EXPECT_EQ(f32.reduced_bytes, 2 * weights.reduced_bytes);
+  EXPECT_EQ(f32.gathered_bytes, weights.gathered_bytes);
+}
+
 TEST(Tables, GroupsThatDoNotDivideAreNamed) {
   try {
     mesh_of(sharded(config::ShardKind::full, 3), 8);
@@ -56,7 +66,7 @@ TEST(Tables, WhatIsWrongIsFound) {
     change(tables);
     return wrong_with(tables);
   };
-  EXPECT_EQ(broken([](Tables& tables) { tables.units[2].room -= 512; }), "unit 2: 92160 of 94720 elements are on a rank");
+  EXPECT_EQ(broken([](Tables& tables) { tables.units[2].room -= 512; }), "unit 2: elements 92160 to 94720 are nobody's");
   EXPECT_NE(broken([](Tables& tables) {
               std::erase_if(tables.moves, [](const Step& step) { return step.move == Move::gather && step.unit == 3; });
             }),

@@ -28,11 +28,19 @@ const std::vector<Shape>& shapes() {
       {8, 2, 128, 1, 512, {0, 300, 512}},
       {8, 2, 128, 1, 512, {0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 512}},  // more of them in rows of the same size
       {2, 1, 40, 1, 64, {0, 33, 64}},                                     // a head size that not all kernels take
+      {4, 2, 18, 2, 16, {0, 5, 12, 16, 17, 32}},                          // and one that none does
+      {2, 1, 100, 1, 64, {0, 33, 64}},
+      {4, 2, 18, 2, 64, {0, 64, 128}},  // each row of tokens is a record: see segments_of
   };
   return shapes;
 }
 
+bool rows_are_records(const Shape& shape) {
+  return static_cast<std::int64_t>(shape.starts.size()) == shape.batch + 1 && shape.starts[1] == shape.time;
+}
+
 Segments segments_of(const Shape& shape, at::Device device) {
+  if (rows_are_records(shape)) return {};  // as batches that are not packed say it
   Segments segments{.starts = shape.starts};
   for (std::size_t i = 0; i + 1 < shape.starts.size(); ++i)
     segments.longest = std::max(segments.longest, shape.starts[i + 1] - shape.starts[i]);
@@ -84,7 +92,8 @@ AttentionKind wanted_kind(const Shape& shape, at::ScalarType type, bool determin
   if (!device.is_cuda()) return AttentionKind::cpu_flash;
   if (type == at::kFloat) return AttentionKind::efficient;
   const int capability = kernels::cuda_plugin().capability(device.index());
-  const bool cudnn = !deterministic && shape.head_dim % 16 == 0 && capability >= 90 && capability < 110;
+  const bool packed = !rows_are_records(shape);
+  const bool cudnn = !deterministic && (!packed || shape.head_dim % 16 == 0) && capability >= 90 && capability < 110;
   return cudnn ? AttentionKind::cudnn : AttentionKind::flash;
 }
 

@@ -50,10 +50,11 @@ TEST(ChatTemplate, MarksDoNotStumbleOverOddCharacters) {
 }
 
 TEST(ChatTemplate, MaskCoversTokensThatTouchAnAnswer) {
-  const Encoded encoded{.tokens = {1, 2, 3, 4, 5}, .spans = {{0, 2}, {2, 5}, {5, 5}, {5, 8}, {8, 9}}};
-  const std::vector<TokenSpan> answers = {{4, 8}};
-  EXPECT_EQ(answer_mask(encoded, answers), (std::vector<bool>{false, true, true, true, false}));
-  EXPECT_EQ(answer_mask(encoded, {}), std::vector<bool>(5));
+  const std::vector<TokenSpan> tokens = {{0, 2}, {2, 5}, {5, 5}, {5, 8}, {8, 9}, {9, 10}};
+  using Mask = std::vector<std::uint8_t>;
+  EXPECT_EQ(answer_mask(tokens, std::vector<TokenSpan>{{4, 8}}), (Mask{0, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(answer_mask(tokens, std::vector<TokenSpan>{{0, 1}, {9, 10}}), (Mask{1, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(answer_mask(tokens, {}), Mask(6));
 }
 
 TEST(ChatTemplate, SaysTheLineOfAMistake) {

@@ -15,6 +15,7 @@ TEST(Languages, NumbersAndBytes) {
   EXPECT_EQ(numbers->encode_prompt("17 300"), (Tokens{'1', '7', ' ', '3', '0', '0'}));
   EXPECT_EQ(numbers->decode(Tokens{17, 4}), "17 4");
   EXPECT_EQ(number_language(100)->encode_prompt("az"), (Tokens{97}));
+  EXPECT_EQ(number_language(5)->encode_prompt("az"), (Tokens{0}));
   const auto bytes = byte_language();
   EXPECT_EQ(bytes->decode(bytes->encode_prompt("caf\xc3\xa9")), "caf\xc3\xa9");
   EXPECT_EQ(bytes->decode(Tokens{'a', 400, 0xff}), "a?\xef\xbf\xbd");

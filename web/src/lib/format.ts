@@ -29,12 +29,23 @@ export function duration(seconds: number): string {
 
 export const loss = (value: number | null | undefined) => (value === null || value === undefined ? "–" : value.toFixed(4));
 export const small = (value: number | null | undefined) => (value === null || value === undefined ? "–" : value === 0 ? "0" : value < 0.01 ? value.toExponential(2) : value.toPrecision(3));
+// A part of a step: in milliseconds below a second.
+export function brief(seconds: number | null | undefined): { value: string; unit: string } {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return { value: "–", unit: "" };
+  if (seconds >= 1) return { value: seconds.toFixed(seconds < 10 ? 2 : 1), unit: "s" };
+  const ms = seconds * 1000;
+  return { value: ms === 0 ? "0" : ms.toFixed(ms < 10 ? 2 : ms < 100 ? 1 : 0), unit: "ms" };
+}
+export const briefly = (seconds: number | null | undefined) => `${brief(seconds).value} ${brief(seconds).unit}`.trim();
 export const step = (value: number) => value.toLocaleString("en-US");
 export const percent = (share: number) => `${Math.round(share * 100)} %`;
 
 export function ago(time: string): string {
   const seconds = (Date.now() - Date.parse(time)) / 1000;
-  return Number.isNaN(seconds) ? "" : seconds < 90 ? "just now" : `${duration(seconds - (seconds % 60)).replace(/ 0 s$/, "")} ago`;
+  if (Number.isNaN(seconds)) return "";
+  if (seconds < 90) return "just now";
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  return seconds < 48 * 3600 ? `${Math.floor(seconds / 3600)} h ago` : `${Math.floor(seconds / 86400)} days ago`;
 }
 
 // Words of a run's state, with a shape beside the color.

@@ -1,12 +1,13 @@
 // What the program tells while the page is open: one stream a tab, which comes back by itself when the program does.
-import { get, type MetricsEvent, type RunCard, type State } from "./api";
+import { get, type GpuLoad, type MetricsEvent, type RunCard, type State } from "./api";
 
 type Line = Record<string, unknown> & { step?: number };
 type Listener = { onLines: (lines: Line[]) => void; onReset: () => void };
 
 class Live {
   state = $state<State | null>(null);
-  runs = $state<RunCard[]>([]);
+  runs = $state.raw<RunCard[]>([]);
+  gpus = $state.raw<GpuLoad[]>([]);
   connected = $state(true);
   private source: EventSource | null = null;
   private run = "";
@@ -31,6 +32,13 @@ class Live {
     this.open();
   }
 
+  // Only what is different comes, and the order where that is.
+  private change(news: { cards: RunCard[]; names?: string[] }) {
+    const cards = new Map(this.runs.map((card) => [card.name, card]));
+    for (const card of news.cards) cards.set(card.name, card);
+    this.runs = (news.names ?? [...cards.keys()]).flatMap((name) => cards.get(name) ?? []);
+  }
+
   private open() {
     clearTimeout(this.retry);
     this.source?.close();
@@ -48,6 +56,8 @@ class Live {
       if (source.readyState === EventSource.CLOSED) this.retry = window.setTimeout(() => this.open(), 1000);
     };
     source.addEventListener("runs", (event) => (this.runs = JSON.parse((event as MessageEvent).data)));
+    source.addEventListener("changed", (event) => this.change(JSON.parse((event as MessageEvent).data)));
+    source.addEventListener("gpus", (event) => (this.gpus = JSON.parse((event as MessageEvent).data)));
     source.addEventListener("lines", (event) => this.listener?.onLines(JSON.parse((event as MessageEvent).data) as MetricsEvent[]));
     source.addEventListener("reset", () => this.listener?.onReset());
   }

@@ -16,12 +16,14 @@ export class RunView {
   loaded = $state(false);
   asking = $state<Record<string, string>>({});  // wish by id, until it is answered
   answered = $state("");
-  zoom: [number, number] | null = null;
+  stopAsked = $state(0);  // when, while it has not stopped
+  ending = $state(false);
   private waiting: Record<string, unknown>[] = [];
   private timer = 0;
   private detailsTimer = 0;
 
-  constructor(readonly name: string) {
+  // zoom: the steps whose curves are wanted; null: all of them.
+  constructor(readonly name: string, public zoom: [number, number] | null) {
     live.follow(name, { onLines: (lines) => this.take(lines), onReset: () => void this.load() });
     void this.load();
   }
@@ -65,12 +67,26 @@ export class RunView {
 
   async ask(wish: string) {
     this.answered = "";
+    if (wish === "stop" && !this.stopAsked) this.stopAsked = Date.now();
     try {
       const asked = await post<{ id: string }>(runPath(this.name, "/ask"), { wish });
       if (asked.id) this.asking = { ...this.asking, [asked.id]: wish };
     } catch (error) {
       this.answered = (error as Error).message;
     }
+  }
+
+  // The launcher and its ranks, whatever they are doing.
+  async end() {
+    this.ending = true;
+    try {
+      await post(runPath(this.name, "/end"));
+      this.answered = "ended";
+      await this.load();
+    } catch (error) {
+      this.answered = (error as Error).message;
+    }
+    this.ending = false;
   }
 
   // What came is shown at most twice a second.
@@ -86,7 +102,7 @@ export class RunView {
     const columns: Record<string, (number | null)[]> = {};
     for (const name of columnNames) columns[name] = [...(this.columns[name] ?? [])];
     const begun = Date.parse(String(this.events.find((event) => event.time)?.time ?? ""));
-    let last = columns.step!.at(-1) ?? 0, happened = false;
+    let last = Math.max(columns.step!.at(-1) ?? 0, Number(this.last?.step ?? 0)), happened = false;
     const events = [...this.events], evaluations = [...this.evaluations];
     for (const line of lines) {
       if (line.event) {
@@ -97,18 +113,19 @@ export class RunView {
         evaluations.push(line as Evaluation);
       } else if (Number(line.step) > last!) {
         last = Number(line.step);
+        this.last = line;
+        if (this.zoom && last > this.zoom[1]) continue;  // curves end where the zoom does
         for (const name of columnNames) {
-          const value = name === "loss_least" || name === "loss_most" ? line.loss : name === "seconds_since_start" ? (Date.parse(String(line.time)) - begun) / 1000 : line[name];
+          const value = name === "loss_least" || name === "loss_most" ? line.loss : name === "seconds_since_start" ? Math.max(columns[name]!.at(-1) ?? 0, (Date.parse(String(line.time)) - begun) / 1000) : line[name];
           columns[name]!.push(typeof value === "number" && Number.isFinite(value) ? value : null);
         }
-        this.last = line;
       }
     }
     this.columns = columns;
     this.evaluations = evaluations;
     this.events = events;
     this.findTotal();
-    if (columns.step!.length > 2 * POINTS && !this.zoom) void this.loadSeries();  // thinned out by the program
+    if (columns.step!.length > 2 * POINTS) void this.loadSeries();  // thinned out by the program
     if (happened) this.refreshSoon();
   }
 

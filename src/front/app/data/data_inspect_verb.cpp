@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* help_text = R"(lockstep data inspect --data FILE [-f FILE] [--model DIR] [settings]
+constexpr const char* inspect_help = R"(lockstep data inspect --data FILE [-f FILE] [--model DIR] [settings]
 
 Tokenizes records as `lockstep train` with the same settings would, and shows what is trained: counts, lengths, what was cut or
 skipped, duplicates, how well packing would fill rows, and the first samples with their trained tokens marked.
@@ -35,14 +35,14 @@ skipped, duplicates, how well packing would fill rows, and the first samples wit
 
 )";
 
-struct Wish {
+struct InspectWish {
   std::int64_t samples = 3;
   bool tokens = false, color = ::isatty(STDOUT_FILENO) == 1, json = false;
   std::vector<std::string> settings;  // everything else
 };
 
-Wish read_wish(std::span<const std::string> args) {
-  Wish wish;
+InspectWish read_wish(std::span<const std::string> args) {
+  InspectWish wish;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const std::string& argument = args[i];
     if (argument == "--samples" || argument.starts_with("--samples=")) {
@@ -130,7 +130,7 @@ std::string fate_of(const corpus::Fitted& fitted, std::size_t tokens) {
   return "";
 }
 
-std::string to_text(const Shown& shown, const text::Language& language, const Wish& wish) {
+std::string to_text(const Shown& shown, const text::Language& language, const InspectWish& wish) {
   if (!shown.problem.empty()) return fmt::format("\n{}: {}\n", shown.place, shown.problem);
   const auto trained = std::count(shown.whole.trained.begin() + (shown.whole.trained.empty() ? 0 : 1), shown.whole.trained.end(), 1);
   return fmt::format("\n{}: {} tokens, {} trained{}\n{}\n", shown.place, shown.whole.tokens.size(), trained,
@@ -188,10 +188,10 @@ config::RunConfig load_settings(const config::Request& request) {
 }  // namespace
 
 int run_data_inspect(std::span<const std::string> args) {
-  const Wish wish = read_wish(args);
+  const InspectWish wish = read_wish(args);
   const config::CommandLine line = config::parse_command_line(wish.settings);
   if (line.help) {
-    std::fputs((help_text + config::flags_help()).c_str(), stdout);
+    std::fputs((inspect_help + config::flags_help()).c_str(), stdout);
     return 0;
   }
   config::expect_no_leftover(line, "lockstep data inspect");

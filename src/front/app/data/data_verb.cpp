@@ -13,7 +13,7 @@
 namespace lockstep::app {
 namespace {
 
-constexpr const char* help_text = R"(lockstep data: prepares training data
+constexpr const char* data_help = R"(lockstep data: prepares training data
 
   lockstep data inspect           what a file of records holds, and which of its tokens are trained
   lockstep data tokenize          text, JSONL or Parquet files to a .bin file of tokens
@@ -36,7 +36,7 @@ constexpr DataVerb verbs[] = {
 
 int run_data_verb(std::span<const std::string> args) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h") {
-    std::fputs(help_text, stdout);
+    std::fputs(data_help, stdout);
     return args.empty() ? static_cast<int>(base::ExitCode::usage) : 0;
   }
   std::vector<std::string> names;

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Wish {
+struct TokenizeWish {
   std::string tokenizer, output, token_type = "u32";
   std::vector<std::string> input;
   tokenize::InputOptions inputs;
@@ -26,7 +26,7 @@ struct Wish {
   int threads = 0;
 };
 
-void describe(CLI::App& app, Wish& wish) {
+void describe(CLI::App& app, TokenizeWish& wish) {
   app.add_option("--tokenizer", wish.tokenizer, "folder with a tokenizer.json, a model's folder say")->required();
   app.add_option("--input", wish.input, "text files, JSONL files (.jsonl, .ndjson) or Parquet files (.parquet)")->required();
   app.add_option("--output", wish.output, "the .bin file to write")->required();
@@ -49,7 +49,7 @@ int token_bytes(const std::string& type, std::int64_t vocabulary) {
   return 2;
 }
 
-std::int32_t special_token(const text::Tokenizer& tokenizer, const std::string& name, const char* kind, const Wish& wish) {
+std::int32_t special_token(const text::Tokenizer& tokenizer, const std::string& name, const char* kind, const TokenizeWish& wish) {
   const auto number = name.empty() ? std::nullopt : tokenizer.find(name);
   if (number) return *number;
   throw base::usage_error("data tokenize",
@@ -66,7 +66,7 @@ std::string counted(std::int64_t count, std::string_view one) { return fmt::form
 }  // namespace
 
 int run_data_tokenize(std::span<const std::string> args) {
-  Wish wish;
+  TokenizeWish wish;
   CLI::App app{"Turns text into a .bin file of tokens, on all cores. Train on it with --data FILE.bin.", "lockstep data tokenize"};
   describe(app, wish);
   if (!read_flags(app, args, "data tokenize")) return 0;

@@ -35,13 +35,13 @@ constexpr const char* chatml = R"({%- for message in messages %}
 {%- endif %}
 )";
 
-struct Wish {
+struct TokenizerWish {
   std::vector<std::string> input, special = {"<|endoftext|>"};
   std::string output, chat_template;
   tokenize::TrainTokenizerOptions options;
 };
 
-void describe(CLI::App& app, Wish& wish) {
+void describe(CLI::App& app, TokenizerWish& wish) {
   app.add_option("--input", wish.input, "text files, JSONL files (.jsonl, .ndjson) or Parquet files (.parquet)")->required();
   app.add_option("--vocab-size", wish.options.training.vocab_size, "tokens to have in the end, the 256 bytes and special tokens included")
       ->required();
@@ -57,7 +57,7 @@ void describe(CLI::App& app, Wish& wish) {
 }
 
 // ChatML brings its own tokens; the one that ends a turn ends generation.
-void choose_template(Wish& wish) {
+void choose_template(TokenizerWish& wish) {
   auto& options = wish.options;
   options.training.special = wish.special;
   if (!wish.special.empty()) options.eos = wish.special.front();
@@ -75,7 +75,7 @@ void choose_template(Wish& wish) {
   options.eos = "<|im_end|>";
 }
 
-void check(const Wish& wish) {
+void check(const TokenizerWish& wish) {
   const auto& special = wish.options.training.special;
   for (std::size_t i = 0; i < special.size(); ++i) {
     if (special[i].empty()) throw base::usage_error("data train-tokenizer", "--special has an empty token.");
@@ -95,7 +95,7 @@ void check(const Wish& wish) {
 }  // namespace
 
 int run_data_train_tokenizer(std::span<const std::string> args) {
-  Wish wish;
+  TokenizerWish wish;
   CLI::App app{"Learns a byte-level BPE tokenizer from text and writes a folder that transformers loads too.",
                "lockstep data train-tokenizer"};
   describe(app, wish);

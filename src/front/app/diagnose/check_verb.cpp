@@ -14,6 +14,7 @@
 #include "front/app/verbs.h"
 #include "front/check/check.h"
 #include "front/job/identity.h"
+#include "front/job/naming.h"
 #include "front/launch/meet/machines.h"
 #include "front/launch/meet/socket.h"
 #include "front/show/signals.h"
@@ -182,16 +183,18 @@ class Lines {
   std::string_view group_;
 };
 
-// All meetings of a check share one secret, and machine 0 says how the others are started.
-void invite(check::Context& context, Lines& lines) {
+// All meetings of a check share one secret, and machine 0 says how the others are started: as it was, for what they look at must agree.
+void invite(check::Context& context, std::span<const std::string> args, Lines& lines) {
   const config::ParallelConfig& parallel = context.settings.values.parallel;
   if (parallel.nnodes < 2 || parallel.node_rank > 0 || launch::lookup(context.environment, "LOCKSTEP_SECRET")) return;
   const std::string secret = launch::meet::fresh_secret();
   context.environment["LOCKSTEP_SECRET"] = secret;
   const std::string address = parallel.master_addr == "127.0.0.1" ? launch::meet::host_name() : parallel.master_addr;
-  lines.say(fmt::format(
-      "start it on the other machine{} with{}\n  LOCKSTEP_SECRET={} lockstep check --nodes {} --node-rank 1 --master-addr {}",
-      parallel.nnodes > 2 ? "s" : "", parallel.nnodes > 2 ? " (--node-rank 2, 3, ... on the next)" : "", secret, parallel.nnodes, address));
+  std::vector<std::string> words(args.begin(), args.end());
+  std::erase(words, "--json");
+  lines.say(fmt::format("start it on the other machine{} with{}\n  LOCKSTEP_SECRET={} {}", parallel.nnodes > 2 ? "s" : "",
+                        parallel.nnodes > 2 ? " (--node-rank 2, 3, ... on the next)" : "", secret,
+                        job::command_for_machine("lockstep check", words, address)));
 }
 
 int conclude(const std::vector<check::Result>& results, std::map<Verdict, int> counts, bool json, bool stopped) {
@@ -234,7 +237,7 @@ int run_check_verb(std::span<const std::string> args) {
   check::Context context = check::make_context(line.request, launch::process_environment());
   context.stop = &stop;
   context.say = [&](std::string_view text) { lines.say(text); };
-  invite(context, lines);
+  invite(context, args, lines);
   std::map<Verdict, int> elsewhere;
   context.met = [&](std::span<const launch::meet::Facts> machines) {
     context.met = {};  // once is enough: ranks meet again for training

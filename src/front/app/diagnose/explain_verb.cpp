@@ -13,6 +13,7 @@
 #include "front/app/flags.h"
 #include "front/app/verbs.h"
 #include "front/catalog/catalog.h"
+#include "front/catalog/explained.h"
 #include "journal/ending.h"
 #include "journal/run_folder.h"
 #include "text/terminal.h"
@@ -35,12 +36,6 @@ struct Found {
   catalog::Hit hit;
 };
 
-std::string sentence(std::string_view text) {
-  std::string words(text);
-  if (!words.empty()) words[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(words[0])));
-  return words + (words.ends_with('.') ? "" : ".");
-}
-
 std::string wrapped(std::string_view label, const std::string& text) {
   constexpr std::size_t width = 100, indent = 10;
   std::string lines = fmt::format("  {:<{}}", label, indent - 2);
@@ -61,12 +56,7 @@ std::string wrapped(std::string_view label, const std::string& text) {
 
 std::string to_text(const catalog::Entry& entry) {
   return fmt::format("{}  {}\n", entry.code, entry.title) + wrapped("seen", std::string(entry.symptom)) +
-         wrapped("because", std::string(entry.cause)) + wrapped("try", sentence(entry.fix));
-}
-
-Json to_json(const catalog::Entry& entry) {
-  return {{"code", entry.code},   {"title", entry.title},       {"symptom", entry.symptom},
-          {"cause", entry.cause}, {"fix", sentence(entry.fix)}, {"consequence", entry.consequence}};
+         wrapped("because", std::string(entry.cause)) + wrapped("try", catalog::fix_sentence(entry));
 }
 
 std::string list_all() {
@@ -123,11 +113,8 @@ void show(const std::vector<Found>& found, bool json) {
   if (json) {
     Json list = Json::array();
     for (const Found& one : found) {
-      Json item = to_json(*one.hit.entry);
+      Json item = catalog::explained(one.hit);
       item["log"] = one.log;
-      item["line"] = one.hit.line;
-      item["text"] = one.hit.text;
-      item["times"] = one.hit.times;
       list.push_back(std::move(item));
     }
     std::puts(list.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
@@ -187,14 +174,14 @@ int run_explain_verb(std::span<const std::string> args) {
   if (what.empty() && !json) std::fputs(list_all().c_str(), stdout);
   Json all = Json::array();
   for (const catalog::Entry& entry : catalog::entries()) {
-    if (what.empty() && json) all.push_back(to_json(entry));
+    if (what.empty() && json) all.push_back(catalog::explained(entry));
   }
   std::vector<Log> logs;
   for (const std::string& word : what) {
     std::error_code error;
     if (looks_like_code(word)) {
       if (json)
-        all.push_back(to_json(entry_named(word)));
+        all.push_back(catalog::explained(entry_named(word)));
       else
         std::fputs((to_text(entry_named(word)) + "\n").c_str(), stdout);
     } else if (fs::is_directory(word, error)) {

@@ -45,7 +45,7 @@ Json versions(const Environment& environment, const launch::Nvml& nvml) {
 }
 
 Json machine() {
-  const check::Memory memory = check::look_at_memory();
+  const base::HostMemory memory = base::look_at_host_memory();
   const check::Disk shared = check::look_at_disk("shared memory", "/dev/shm");
   Json json = {{"host", launch::meet::host_name()},         {"cores", launch::usable_cores()},
                {"memory_bytes", memory.total_bytes},        {"memory_available_bytes", memory.available_bytes},

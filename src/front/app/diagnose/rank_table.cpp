@@ -137,8 +137,9 @@ RankTable table_of_run(const fs::path& run) {
 }
 
 std::string to_text(const RankTable& table) {
-  std::string text = fmt::format("{}, {} ranks{}\n", table.run.empty() ? "ranks that do not train" : "run " + table.run.string(),
-                                 table.world_size, table.spread.empty() ? "" : ": " + table.spread);
+  std::string text = table.run.empty() ? "ranks that do not train\n"
+                                       : fmt::format("run {}, {} ranks{}\n", table.run.string(), table.world_size,
+                                                     table.spread.empty() ? "" : ": " + table.spread);
   text += fmt::format("  {:>4} {:<16} {:<10} {:>8} {:>8}  {:<26} {}\n", "rank", "host", "device", "process", "step", "groups", "doing");
   for (const RankRow& row : table.rows) {
     text += fmt::format("  {:>4} {:<16} {:<10} {:>8} {:>8}  {:<26} {}\n", row.rank, row.host, row.device, row.pid, row.step,

@@ -24,18 +24,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Wish {
+struct BenchWish {
   std::string model, dtype, recompute, device = "auto", backend = "auto", sizes = "1K..1G";
   std::optional<std::int64_t> seq, batch, accumulation, ranks;
   std::vector<std::string> settings;  // section.key=value
   std::optional<std::int64_t> lora_rank;
   int steps = 10, warm_up = 5, profile = 0;
-  std::string profile_folder, link;
-  int link_blocks = 16, machine = 8;
+  std::string profile_folder, timeline, link;
+  std::optional<int> link_blocks;
+  int machine = 8;
   bool json = false, lora = false, load_in_4bit = false;
 };
 
-void describe(CLI::App& app, Wish& wish) {
+void describe(CLI::App& app, BenchWish& wish) {
   app.require_subcommand(1);
   CLI::App* step = app.add_subcommand("step", "a run's training step from random weights, on random tokens or on data.path=FILE");
   CLI::App* kernels =
@@ -58,12 +59,16 @@ void describe(CLI::App& app, Wish& wish) {
   step->add_option("--warm-up", wish.warm_up, "steps before them, left out")->capture_default_str()->check(CLI::Range(0, 100000));
   step->add_option("--profile", wish.profile, "steps to trace after them: where a step's time goes")->check(CLI::Range(1, 1000));
   step->add_option("--profile-folder", wish.profile_folder, "where the trace goes; a new folder for temporary files if left out");
+  step->add_option(
+      "--timeline", wish.timeline,
+      "a file for one step's trace by the device's clock, CUDA graphs included: parts, blocks, and which collectives it waits for");
   step->add_option("--link", wish.link,
                    "with --ranks: the other ranks are modelled, behind nvlink8, pcie4x16, ib400, ethernet-100 or infinite; "
                    "nvlink8+ib400: within a machine and between machines");
   step->add_option("--ranks", wish.ranks, "with --link: how many ranks there would be")->check(CLI::Range(2, 1 << 12));
-  step->add_option("--link-blocks", wish.link_blocks, "blocks that a collective takes of a GPU meanwhile; 1: copy engines move the bytes")
-      ->capture_default_str()
+  step->add_option(
+          "--link-blocks", wish.link_blocks,
+          "blocks that a collective takes of a GPU meanwhile: NCCL's channels over that link if left out; 1: copy engines move the bytes")
       ->check(CLI::Range(1, 128));
   step->add_option("--machine", wish.machine, "with --link: ranks of a machine")->capture_default_str()->check(CLI::Range(1, 1 << 12));
   comm->add_option("--ranks", wish.ranks, "ranks; one a GPU, or two on a CPU, if left out")->check(CLI::Range(2, 1 << 12));
@@ -75,11 +80,11 @@ void describe(CLI::App& app, Wish& wish) {
   }
 }
 
-bool has_gpu(const Wish& wish, const launch::Environment& environment) {
+bool has_gpu(const BenchWish& wish, const launch::Environment& environment) {
   return wish.device != "cpu" && !launch::look_at_machine(environment).visible.empty();
 }
 
-config::Settings settings_of(const Wish& wish, const std::string& what, const launch::Environment& environment) {
+config::Settings settings_of(const BenchWish& wish, const std::string& what, const launch::Environment& environment) {
   config::Request request{.environment = config::process_environment()};
   std::string model = wish.model;
   if (what == "kernels" && model.empty()) model = has_gpu(wish, environment) ? "qwen2.5-0.5b" : "nano";
@@ -117,18 +122,21 @@ config::Settings settings_of(const Wish& wish, const std::string& what, const la
 }
 
 // As the worker reads it (rank/bench/link.h).
-std::string link_model(const Wish& wish) {
-  const auto numbers = [](const std::string& name) {
+std::string link_model(const BenchWish& wish) {
+  int blocks = 1;
+  const auto numbers = [&](const std::string& name) {
     if (name == "infinite") return std::string("0 0");
     const plan::Link link = plan::link_named(name);
+    blocks = std::max(blocks, link.blocks);
     return fmt::format("{:g} {:g}", link.bytes_per_second, link.latency_s);
   };
   const std::size_t plus = wish.link.find('+');
   const std::string within = wish.link.substr(0, plus), between = plus == wish.link.npos ? within : wish.link.substr(plus + 1);
-  return fmt::format("{} {} {} {} {} {}", *wish.ranks, numbers(within), numbers(between), wish.machine, wish.link_blocks, wish.link);
+  const std::string both = numbers(within) + " " + numbers(between);
+  return fmt::format("{} {} {} {} {}", *wish.ranks, both, wish.machine, wish.link_blocks.value_or(blocks), wish.link);
 }
 
-std::vector<std::string> worker_arguments(const Wish& wish, const std::string& what, const std::string& id) {
+std::vector<std::string> worker_arguments(const BenchWish& wish, const std::string& what, const std::string& id) {
   std::vector<std::string> arguments = {"--json", wish.json ? "1" : "0"};
   const auto add = [&](const char* name, const std::string& value) { arguments.insert(arguments.end(), {name, value}); };
   if (what == "step") {
@@ -139,12 +147,13 @@ std::vector<std::string> worker_arguments(const Wish& wish, const std::string& w
         wish.profile_folder.empty() ? fs::temp_directory_path() / ("lockstep-profile-" + id) : fs::path(wish.profile_folder);
     add("--profile-folder", fs::absolute(folder).string());
     if (!wish.link.empty()) add("--link", link_model(wish));
+    if (!wish.timeline.empty()) add("--timeline", fs::absolute(wish.timeline).string());
   }
   if (what == "comm") add("--sizes", fmt::format("{}", fmt::join(parse_sizes(wish.sizes), ",")));
   return arguments;
 }
 
-int measure(const Wish& wish, const std::string& what) {
+int measure(const BenchWish& wish, const std::string& what) {
   const launch::Environment environment = launch::process_environment();
   config::Settings settings = settings_of(wish, what, environment);
   // One process stands for one of so many ranks: their groups are of all of them.
@@ -177,7 +186,7 @@ int measure(const Wish& wish, const std::string& what) {
 }  // namespace
 
 int run_bench_verb(std::span<const std::string> args) {
-  Wish wish;
+  BenchWish wish;
   CLI::App app{"Measures how fast this machine trains. Warm-up is left out and the device is waited for around every measurement.",
                "lockstep bench"};
   describe(app, wish);

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -20,7 +21,7 @@
 namespace lockstep::app {
 namespace {
 
-struct Wish {
+struct PlanWish {
   std::string model, link = "nvlink", from, memory, device = "gpu";
   std::vector<std::string> settings;  // section.key=value
   int gpus = 8;
@@ -29,7 +30,7 @@ struct Wish {
   bool json = false;
 };
 
-void describe(CLI::App& app, Wish& wish) {
+void describe(CLI::App& app, PlanWish& wish) {
   app.add_option("-f,--model", wish.model,
                  "a run's file, or the name of one in models/: memory by part is planned for it; its gradients are what GPUs exchange");
   app.add_option("settings", wish.settings, "any setting of the run, as section.key=value");
@@ -49,7 +50,7 @@ void describe(CLI::App& app, Wish& wish) {
 
 std::int64_t bytes_of(std::string_view dtype) { return dtype == config::name_of(config::DType::f32) ? 4 : 2; }
 
-std::optional<config::RunConfig> config_of(const Wish& wish) {
+std::optional<config::RunConfig> config_of(const PlanWish& wish) {
   if (wish.model.empty()) {
     if (!wish.settings.empty())
       throw base::usage_error("plan", "{}: settings change a model's file. Give one: -f FILE.", wish.settings.front());
@@ -65,10 +66,11 @@ std::optional<config::RunConfig> config_of(const Wish& wish) {
 }
 
 // Nothing where no step was measured.
-std::optional<plan::Measured> measured_of(const Wish& wish, const std::optional<config::RunConfig>& config) {
+std::optional<plan::Measured> measured_of(const PlanWish& wish, const std::optional<config::RunConfig>& config) {
   plan::Measured measured;
   if (!wish.from.empty()) {
     std::error_code error;
+    base::refuse_if_hidden(wish.from);
     if (!std::filesystem::is_regular_file(wish.from, error))
       throw base::usage_error("plan", "--from {}: there is no such file.", wish.from);
     const plan::MeasuredRun run = plan::read_measured(base::read_text(wish.from), wish.from);
@@ -101,7 +103,7 @@ std::optional<plan::Measured> measured_of(const Wish& wish, const std::optional<
 }
 
 // Sizes come from the plan's own flags: --gpus says how many ranks there are.
-plan::MemoryPlan memory_of(const Wish& wish, const config::RunConfig& config) {
+plan::MemoryPlan memory_of(const PlanWish& wish, const config::RunConfig& config) {
   layout::MemoryWish asked{.ranks = wish.gpus, .on_gpu = wish.device == "gpu"};
   if (!wish.memory.empty()) asked.device_bytes = plan::parse_memory(wish.memory);
   plan::MemoryPlan plan = plan::plan_memory(config, asked);
@@ -126,7 +128,7 @@ std::string joined(const std::string& time, const std::string& memory) {
 }  // namespace
 
 int run_plan_verb(std::span<const std::string> args) {
-  Wish wish;
+  PlanWish wish;
   CLI::App app{
       "Plans the memory of each rank by part, from the settings alone; and, from one GPU's measured step, predicts step time, speed-up and "
       "efficiency on more GPUs.",

@@ -10,12 +10,12 @@
 namespace lockstep::app {
 namespace {
 
-struct Wish {
+struct ExportWish {
   std::string run, checkpoint;
   FolderFlags folder;
 };
 
-void describe(CLI::App& app, Wish& wish) {
+void describe(CLI::App& app, ExportWish& wish) {
   app.add_option("--run", wish.run, "run folder, such as runs/nano-20260131-120000")->required();
   app.add_option("--checkpoint", wish.checkpoint, "a checkpoint's folder; the newest whole one of the run if left out");
   wish.folder.add_to(app, "as the run computed");
@@ -24,7 +24,7 @@ void describe(CLI::App& app, Wish& wish) {
 }  // namespace
 
 int run_export_verb(std::span<const std::string> args) {
-  Wish wish;
+  ExportWish wish;
   CLI::App app{"Writes a run's newest checkpoint as a Hugging Face model folder, which transformers and vLLM load.", "lockstep export"};
   describe(app, wish);
   if (!read_flags(app, args, "export")) return 0;

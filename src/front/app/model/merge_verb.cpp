@@ -14,7 +14,7 @@
 namespace lockstep::app {
 namespace {
 
-struct Wish {
+struct MergeWish {
   std::string model;
   std::vector<std::string> adapters;
   FolderFlags folder;
@@ -23,7 +23,7 @@ struct Wish {
 }  // namespace
 
 int run_merge_verb(std::span<const std::string> args) {
-  Wish wish;
+  MergeWish wish;
   CLI::App app{"Folds LoRA adapters into their model and writes the result as a Hugging Face model folder.", "lockstep merge"};
   app.add_option("--model", wish.model, "model folder that the adapters belong to; the adapter's own if left out");
   app.add_option("--adapter", wish.adapters, "adapter folder (PEFT's form); several are folded in one after another")->required();

@@ -15,14 +15,14 @@
 namespace lockstep::app {
 namespace {
 
-struct Request {
+struct AskRequest {
   std::string run, output = config::RunConfig().output;
   std::vector<std::string> wishes;
   double timeout_s = 600;
   bool json = false;
 };
 
-void describe(CLI::App& app, Request& request) {
+void describe(CLI::App& app, AskRequest& request) {
   app.add_option("RUN", request.run, "a run's folder, or its name under --output")->required();
   app.add_option("WISH", request.wishes,
                  "save: a checkpoint; evaluate: the loss on validation data; sample: texts by the model; stop: save and end. Several are "
@@ -80,7 +80,7 @@ std::string to_text(const job::Answer& answer) {
 }  // namespace
 
 int run_ask_verb(std::span<const std::string> args) {
-  Request request;
+  AskRequest request;
   CLI::App app{
       "Asks a run that trains to save, evaluate, sample or stop, and waits until it is done. All ranks act after the same step, and the "
       "numbers of training are those of a run that nobody asked.",

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file/last_name.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "config/run_config.h"
@@ -15,6 +16,7 @@
 #include "front/runs/compare.h"
 #include "front/runs/plot.h"
 #include "front/show/table.h"
+#include "front/show/terminal.h"
 #include "front/show/watch_screen.h"
 
 namespace lockstep::app {
@@ -24,29 +26,29 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using runs::RunView;
 
-constexpr const char* help_text = R"(lockstep runs [list | compare | plot]
+constexpr const char* runs_help = R"(lockstep runs [list | compare | plot]
 
   lockstep runs                       every run under runs/, the newest first
   lockstep runs compare RUN RUN ...   how far each came, and the settings that differ
-  lockstep runs plot RUN ...          curves as an SVG picture
+  lockstep runs plot RUN ...          curves as a picture, SVG or PNG
 
   lockstep runs list --help           the flags of each
 )";
 
 constexpr std::size_t sparkline_columns = 16;
 
-struct Request {
+struct RunsRequest {
   std::vector<std::string> names;
   std::string output = config::RunConfig().output;
   bool json = false;
 };
 
-void describe(CLI::App& app, Request& request) {
+void describe(CLI::App& app, RunsRequest& request) {
   app.add_option("--output", request.output, "where runs lie")->capture_default_str();
   app.add_flag("--json", request.json, "one JSON object");
 }
 
-std::vector<fs::path> folders_of(const Request& request) {
+std::vector<fs::path> folders_of(const RunsRequest& request) {
   std::vector<fs::path> folders;
   for (const std::string& name : request.names) folders.push_back(job::find_run(name, request.output));
   return folders;
@@ -66,6 +68,7 @@ Json to_json(const RunView& view, std::uint64_t bytes) {
   return {{"name", view.name},
           {"folder", view.folder.string()},
           {"state", runs::name_of(view.state)},
+          {"error", view.trouble},
           {"step", view.step},
           {"total_steps", view.total_steps},
           {"loss", or_null(view.loss)},
@@ -81,7 +84,7 @@ Json to_json(const RunView& view, std::uint64_t bytes) {
 }
 
 int list(std::span<const std::string> args) {
-  Request request;
+  RunsRequest request;
   CLI::App app{"Every run under --output, the newest first, or those named.", "lockstep runs list"};
   app.add_option("RUN", request.names, "runs, by folder or by name under --output; none: all");
   describe(app, request);
@@ -97,19 +100,21 @@ int list(std::span<const std::string> args) {
     fmt::print("there is no run under {}. Start one with `lockstep train`, or say where runs lie with --output.\n", request.output);
     return 0;
   }
+  const bool utf8 = show::shows_utf8();
   show::Table table({"run", "state", "step", "loss", "evaluation", "", "speed", "lasted", "on disk", "started"});
   for (const fs::path& folder : folders) {
     const RunView view = runs::read_run(folder);
     table.row({view.name, std::string(runs::name_of(view.state)), steps_text(view), loss_text(view.loss), loss_text(view.best_eval_loss),
-               show::sparkline(runs::outline(view.losses, sparkline_columns)), rate_text(view), base::human_duration(view.seconds),
+               show::sparkline(runs::outline(view.losses, sparkline_columns), utf8), rate_text(view), base::human_duration(view.seconds),
                base::human_bytes(runs::size_on_disk(folder)), view.started});
   }
-  std::fputs(table.text().c_str(), stdout);
+  constexpr std::size_t evaluation = 4, curve = 5, speed = 6, lasted = 7, on_disk = 8, began = 9;
+  std::fputs(table.text(show::terminal_columns(), {began, on_disk, curve, evaluation, lasted, speed}).c_str(), stdout);
   return 0;
 }
 
 int compare(std::span<const std::string> args) {
-  Request request;
+  RunsRequest request;
   CLI::App app{"How far runs came, side by side, and the settings that differ between them.", "lockstep runs compare"};
   app.add_option("RUN", request.names, "two or more runs, by folder or by name under --output")->required();
   describe(app, request);
@@ -152,7 +157,7 @@ int compare(std::span<const std::string> args) {
   return 0;
 }
 
-struct PlotRequest : Request {
+struct PlotRequest : RunsRequest {
   std::string metric = "loss", file = "plot.svg";
   runs::Axis axis = runs::Axis::step;
   double smoothing = 0;
@@ -171,15 +176,17 @@ void describe_plot(CLI::App& app, PlotRequest& request) {
       ->capture_default_str()
       ->check(CLI::Range(0.0, 0.9999));
   app.add_flag("--log", request.log_y, "a logarithmic scale");
-  app.add_option("-o,--file", request.file, "the picture")->capture_default_str();
+  app.add_option("-o,--file", request.file, "the picture, NAME.svg or NAME.png")->capture_default_str();
   app.add_option("--output", request.output, "where runs lie")->capture_default_str();
 }
 
 int plot(std::span<const std::string> args) {
   PlotRequest request;
-  CLI::App app{"Curves of runs as an SVG picture, which every browser opens.", "lockstep runs plot"};
+  CLI::App app{"Curves of runs as a picture: SVG, which every browser opens, or PNG.", "lockstep runs plot"};
   describe_plot(app, request);
   if (!read_flags(app, args, "runs plot")) return 0;
+  const std::string ending = base::lower(fs::path(request.file).extension().string());
+  if (ending != ".svg" && ending != ".png") throw base::usage_error("runs", "--file {}: a picture is NAME.svg or NAME.png.", request.file);
   const bool over_steps = request.axis == runs::Axis::step, over_tokens = request.axis == runs::Axis::trained;
   runs::Plot picture{.title = fmt::format("{} over {}", request.metric,
                                           over_steps    ? "steps"
@@ -195,7 +202,7 @@ int plot(std::span<const std::string> args) {
   std::size_t points = 0;
   for (const fs::path& folder : folders_of(request)) {
     runs::Curve& curve = picture.curves.emplace_back(runs::read_curve(folder, request.metric, request.axis));
-    curve.name = fs::absolute(folder).lexically_normal().filename().string();
+    curve.name = base::last_name(folder);
     points += curve.points.size();
     if (!curve.points.empty()) continue;
     const auto names = runs::metric_names(folder);
@@ -203,7 +210,8 @@ int plot(std::span<const std::string> args) {
     throw base::usage_error("runs", "{} has no number called {}.{} It has {}.", folder.string(), request.metric,
                             near ? fmt::format(" Did you mean {}?", *near) : "", names.empty() ? "none yet" : base::join(names, ", "));
   }
-  base::write_text_atomically(base::real_files(), request.file, runs::to_svg(picture));
+  const runs::Drawing drawing = runs::draw(picture);
+  base::write_text_atomically(base::real_files(), request.file, ending == ".png" ? runs::png_of(drawing) : runs::svg_of(drawing));
   fmt::print("{}: {} of {} run{}, {} points\n", request.file, request.metric, picture.curves.size(), picture.curves.size() == 1 ? "" : "s",
              points);
   return 0;
@@ -214,7 +222,7 @@ int plot(std::span<const std::string> args) {
 int run_runs_verb(std::span<const std::string> args) {
   const std::string word = args.empty() ? "list" : args[0];
   if (word == "--help" || word == "-h") {
-    std::fputs(help_text, stdout);
+    std::fputs(runs_help, stdout);
     return 0;
   }
   if (word.starts_with("-")) return list(args);

@@ -16,7 +16,7 @@
 namespace lockstep::app {
 namespace {
 
-constexpr const char* help_text = R"(lockstep train [-f FILE] [flags] [section.key=value ...]
+constexpr const char* train_help = R"(lockstep train [-f FILE] [flags] [section.key=value ...]
 
 Trains on every GPU of this machine, or on two CPU ranks where there is none.
 
@@ -29,11 +29,10 @@ constexpr const char* help_environment = R"(
 Environment
   LOCKSTEP_SINGLE_GPU=1      use one GPU
   LOCKSTEP_OVERSUBSCRIBE=1   let several ranks share a GPU, for tests
-  LOCKSTEP_RECORD_SHARDS=1   record micro-steps over shards as CUDA graphs too
   LOCKSTEP_LIBTORCH=DIR      the LibTorch to run with
   LOCKSTEP_CACHE=DIR         for tokenized data and the fastest matmuls of each GPU; ~/.cache/lockstep otherwise
-  LOCKSTEP_PROMETHEUS_PORT=N serve /metrics for Prometheus at this port of 127.0.0.1
-  LOCKSTEP_WANDB=1           write files for `wandb sync` into the run folder
+  LOCKSTEP_PROMETHEUS_PORT=N monitor.prometheus_port of this machine alone
+  LOCKSTEP_WANDB=1           monitor.wandb=true
   LOCKSTEP_SECRET=TEXT       what machines of one run prove to each other that they know; machine 0 makes one otherwise
   LOCKSTEP_PROGRAM=PATH      the lockstep that the Python package and liblockstep start
   LOCKSTEP_WORKER=PATH       another worker program, for tests
@@ -57,7 +56,7 @@ std::string checked_tables(const job::RunPlan& plan, const config::RunConfig& co
 int run_train_verb(std::span<const std::string> args, const std::string& typed_program) {
   const config::CommandLine line = config::parse_command_line(args);
   if (line.help) {
-    std::fputs((help_text + config::flags_help() + help_environment).c_str(), stdout);
+    std::fputs((train_help + config::flags_help() + help_environment).c_str(), stdout);
     return 0;
   }
   config::expect_no_leftover(line, "lockstep train");

@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/signal_flag.h"
 #include "config/run_config.h"
@@ -18,12 +20,13 @@
 #include "front/app/verbs.h"
 #include "front/job/ask.h"
 #include "front/runs/live_run.h"
+#include "front/show/terminal.h"
 #include "front/show/watch_screen.h"
 
 namespace lockstep::app {
 namespace {
 
-struct Request {
+struct WatchRequest {
   std::vector<std::string> names;
   std::string output = config::RunConfig().output;
   double every_s = 1;
@@ -31,7 +34,7 @@ struct Request {
   bool once = false;
 };
 
-void describe(CLI::App& app, Request& request) {
+void describe(CLI::App& app, WatchRequest& request) {
   app.add_option("RUN", request.names, "runs, by folder or by name under --output; none: all that are being trained, or the newest");
   app.add_option("--output", request.output, "where runs lie")->capture_default_str();
   app.add_option("--interval", request.every_s, "seconds between two looks")->capture_default_str()->check(CLI::Range(0.1, 3600.0));
@@ -39,8 +42,10 @@ void describe(CLI::App& app, Request& request) {
   app.add_flag("--once", request.once, "one screen, then end");
 }
 
-std::vector<std::unique_ptr<runs::LiveRun>> open_runs(const Request& request) {
-  std::vector<std::unique_ptr<runs::LiveRun>> live;
+using Runs = std::vector<std::unique_ptr<runs::LiveRun>>;
+
+Runs open_runs(const WatchRequest& request) {
+  Runs live;
   for (const std::string& name : request.names) live.push_back(std::make_unique<runs::LiveRun>(job::find_run(name, request.output)));
   if (!live.empty()) return live;
   const auto folders = runs::find_runs(request.output);
@@ -52,6 +57,21 @@ std::vector<std::unique_ptr<runs::LiveRun>> open_runs(const Request& request) {
   }
   if (live.empty()) live.push_back(std::make_unique<runs::LiveRun>(folders.front()));
   return live;
+}
+
+// Runs that have begun since, where none was named.
+void add_new_runs(Runs& live, const WatchRequest& request) {
+  if (!request.names.empty()) return;
+  for (const auto& folder : runs::find_runs(request.output)) {
+    const bool known = std::any_of(live.begin(), live.end(), [&](const auto& one) { return one->view().folder == folder; });
+    if (!known && runs::state_of(folder, "") == runs::State::training) live.push_back(std::make_unique<runs::LiveRun>(folder));
+  }
+}
+
+// One that understands where to write: an editor's or a script's does not.
+bool is_screen() {
+  const char* kind = std::getenv("TERM");
+  return ::isatty(STDOUT_FILENO) == 1 && kind != nullptr && *kind != 0 && std::string_view(kind) != "dumb";
 }
 
 // The whole terminal, as it was again at the end.
@@ -75,7 +95,7 @@ class Terminal {
 
   static show::Screen screen(int log_rank) {
     winsize size{};
-    show::Screen screen{.color = std::getenv("NO_COLOR") == nullptr, .log_rank = log_rank};
+    show::Screen screen{.color = std::getenv("NO_COLOR") == nullptr, .utf8 = show::shows_utf8(), .log_rank = log_rank};
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) screen.width = size.ws_col, screen.height = size.ws_row;
     return screen;
   }
@@ -100,8 +120,6 @@ class Terminal {
   bool keys_ = false;
 };
 
-using Runs = std::vector<std::unique_ptr<runs::LiveRun>>;
-
 std::vector<const runs::LiveRun*> pointers(const Runs& live) {
   std::vector<const runs::LiveRun*> all;
   for (const auto& one : live) all.push_back(one.get());
@@ -116,20 +134,40 @@ void poll_all(const Runs& live) {
   for (const auto& one : live) one->poll();
 }
 
-void watch_terminal(const Runs& live, const Request& request, const base::SignalFlag& interrupt) {
+constexpr double look_for_new_s = 5;
+
+// Someone wants it to end: Ctrl-C, or whoever started it.
+struct Interrupts {
+  base::SignalFlag keyboard{SIGINT, base::Calls::are_interrupted}, asked{SIGTERM, base::Calls::are_interrupted};
+  bool raised() const { return keyboard.raised() || asked.raised(); }
+};
+
+void poll_all(Runs& live, const WatchRequest& request, std::int64_t& looked_ns) {
+  if (base::seconds_since(looked_ns) > look_for_new_s) {
+    add_new_runs(live, request);
+    looked_ns = base::now_ns();
+  }
+  poll_all(live);
+}
+
+void watch_terminal(Runs& live, const WatchRequest& request, const Interrupts& interrupt) {
   const Terminal terminal;
+  const base::SignalFlag resized(SIGWINCH, base::Calls::are_interrupted);  // ends the wait: the next screen has the new size
+  std::int64_t looked_ns = base::now_ns();
   for (bool leaves = false; !leaves && !interrupt.raised();) {
-    poll_all(live);
+    poll_all(live, request, looked_ns);
     Terminal::show(show::draw(pointers(live), Terminal::screen(request.rank)));
     if (!any_trains(live)) return;
     leaves = terminal.wait(request.every_s);
   }
 }
 
-void watch_plainly(const Runs& live, const Request& request, const base::SignalFlag& interrupt) {
-  std::vector<std::string> said(live.size());
+void watch_plainly(Runs& live, const WatchRequest& request, const Interrupts& interrupt) {
+  std::vector<std::string> said;
+  std::int64_t looked_ns = base::now_ns();
   while (!interrupt.raised()) {
-    poll_all(live);
+    poll_all(live, request, looked_ns);
+    said.resize(live.size());
     for (std::size_t i = 0; i < live.size(); ++i) {
       const std::string line = show::progress_line(live[i]->view());
       if (line != said[i]) std::puts(line.c_str());
@@ -144,23 +182,23 @@ void watch_plainly(const Runs& live, const Request& request, const base::SignalF
 }  // namespace
 
 int run_watch_verb(std::span<const std::string> args) {
-  Request request;
+  WatchRequest request;
   CLI::App app{
       "Shows runs while they train: progress with the time that is left, loss, where each rank's time goes, GPUs, and the end of a log. "
       "Reads run folders and writes nothing, so it can come and go, over ssh too. q or Ctrl-C ends it, not the runs.",
       "lockstep watch"};
   describe(app, request);
   if (!read_flags(app, args, "watch")) return 0;
-  const Runs live = open_runs(request);
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  Runs live = open_runs(request);
+  const bool terminal = is_screen();
   if (request.once) {
     poll_all(live);
-    show::Screen screen{.width = 120, .height = 60, .log_rank = request.rank};
+    show::Screen screen{.width = 120, .height = 60, .utf8 = show::shows_utf8(), .log_rank = request.rank};
     if (terminal) screen = Terminal::screen(request.rank);
     std::puts(show::draw(pointers(live), screen).c_str());
     return 0;
   }
-  const base::SignalFlag interrupt(SIGINT, base::Calls::are_interrupted);
+  const Interrupts interrupt;
   if (!terminal) {
     watch_plainly(live, request, interrupt);
     return 0;

@@ -58,6 +58,14 @@ std::string for_man(std::string_view text) {
   return out;
 }
 
+// When a page's words are offered: its verb (and second word) were typed, and no second word that has a page of its own.
+std::string fish_place(const HelpPage& page) {
+  const bool has_second = page.words.size() > 1;
+  std::string place = "__lockstep_at " + page.words[0] + " " + (has_second ? page.words[1] : "''");
+  for (const std::string& other : page.subcommands) place += " " + other;
+  return shell_quoted(place);
+}
+
 }  // namespace
 
 std::string man_page(const HelpPage& page) {
@@ -141,8 +149,9 @@ std::string zsh_completion(std::span<const HelpPage> pages) {
       for (const std::string& name : flag.names)
         values += fmt::format("        {}) compadd -- {}; return ;;\n", shell_quoted(name), joined(flag.choices));
     }
-    cases += fmt::format("    {})\n      case \"$prev\" in\n{}        *) ;;\n      esac\n      list=({})\n      ;;\n",
-                         shell_quoted(joined(page.words)), values, list);
+    const std::string runs = takes_runs(page) ? " runs/*(N/:t)" : "";
+    cases += fmt::format("    {})\n      case \"$prev\" in\n{}        *) ;;\n      esac\n      list=({}{})\n      ;;\n",
+                         shell_quoted(joined(page.words)), values, list, runs);
   }
   return fmt::format(R"(#compdef lockstep
 # zsh completion for lockstep. Made by `lockstep completion zsh > ~/.zfunc/_lockstep`
@@ -151,6 +160,8 @@ _lockstep() {{
   local -a list verbs
   verbs=(
 {}    'help:what a verb does'
+    '--help:all verbs'
+    '--version:what this is, and what is inside'
   )
   if (( CURRENT == 2 )) || [[ $verb == help && $CURRENT -eq 3 ]]; then
     _describe 'verb' verbs
@@ -165,30 +176,49 @@ _lockstep() {{
   _describe 'word' list
   _files
 }}
-compdef _lockstep lockstep 2>/dev/null || _lockstep "$@"
+# Found in fpath this file is the function, called for a completion; sourced it only makes itself known.
+if [[ ${{funcstack[1]-}} == _lockstep ]]; then _lockstep "$@"; else compdef _lockstep lockstep; fi
 )",
                      verbs, cases);
 }
 
 std::string fish_completion(std::span<const HelpPage> pages) {
-  std::string text =
-      "# fish completion for lockstep. Made by `lockstep completion fish > ~/.config/fish/completions/lockstep.fish`\n"
-      "complete -c lockstep -n __fish_use_subcommand -f\n";
+  std::string text = R"(# fish completion for lockstep. Made by `lockstep completion fish > ~/.config/fish/completions/lockstep.fish`
+# Whether VERB and SECOND ('': any but the others that are named) begin the line.
+function __lockstep_at
+  set -l typed (commandline -opc)[2..-1]
+  test "$typed[1]" = "$argv[1]"; or return 1
+  test -n "$argv[2]"; and begin; test "$typed[2]" = "$argv[2]"; return; end
+  not contains -- "$typed[2]" $argv[3..-1]
+end
+function __lockstep_begins
+  set -l typed (commandline -opc)[2..-1]
+  test (count $typed) -eq 0; or test "$typed" = help
+end
+function __lockstep_runs
+  for run in runs/*/
+    basename $run
+  end
+end
+complete -c lockstep -n __lockstep_begins -f -a help -d 'what a verb does'
+complete -c lockstep -n __lockstep_begins -f -l help -d 'all verbs'
+complete -c lockstep -n __lockstep_begins -f -l version -d 'what this is, and what is inside'
+)";
   for (const HelpPage& page : pages) {
     if (page.words.empty()) continue;
     if (page.words.size() == 1)
-      text += fmt::format("complete -c lockstep -n __fish_use_subcommand -f -a {} -d {}\n", shell_quoted(page.words[0]),
-                          shell_quoted(page.says));
-    std::string when = "__fish_seen_subcommand_from " + page.words[0];
-    if (page.words.size() > 1) when += "; and __fish_seen_subcommand_from " + page.words[1];
+      text +=
+          fmt::format("complete -c lockstep -n __lockstep_begins -f -a {} -d {}\n", shell_quoted(page.words[0]), shell_quoted(page.says));
+    const std::string when = fish_place(page);
     for (const std::string& word : words_of(page)) {
-      if (!word.starts_with('-')) text += fmt::format("complete -c lockstep -n {} -a {}\n", shell_quoted(when), shell_quoted(word));
+      if (!word.starts_with('-')) text += fmt::format("complete -c lockstep -n {} -a {}\n", when, shell_quoted(word));
     }
+    if (takes_runs(page)) text += fmt::format("complete -c lockstep -n {} -a '(__lockstep_runs)' -d run\n", when);
     for (const HelpFlag& flag : page.flags) {
       std::string names;
       for (const std::string& name : flag.names) names += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       const std::string value = flag.value.empty() ? "" : flag.choices.empty() ? " -r" : " -x -a " + shell_quoted(joined(flag.choices));
-      text += fmt::format("complete -c lockstep -n {}{}{} -d {}\n", shell_quoted(when), names, value, shell_quoted(flag.says));
+      text += fmt::format("complete -c lockstep -n {}{}{} -d {}\n", when, names, value, shell_quoted(flag.says));
     }
   }
   return text;

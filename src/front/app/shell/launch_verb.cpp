@@ -15,10 +15,13 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "config/file.h"
 #include "front/app/flags.h"
 #include "front/app/verbs.h"
+#include "front/job/naming.h"
 #include "front/launch/devices/devices.h"
 #include "front/launch/libtorch.h"
+#include "front/launch/other_launchers.h"
 
 namespace lockstep::app {
 namespace {
@@ -73,7 +76,8 @@ const Question questions[] = {
     {"--config", "config", &Answers::config, "Settings of the run (a YAML or JSON file; none: a small model and built-in stories)",
      [](const std::string& answer) -> std::string {
        std::error_code error;
-       return answer.empty() || fs::is_regular_file(answer, error) ? "" : fmt::format("there is no file {}", answer);
+       return answer.empty() || fs::is_regular_file(config::find_config_file(answer), error) ? ""
+                                                                                             : fmt::format("there is no file {}", answer);
      }},
     {"--launcher", "launcher", &Answers::launcher, "Which launcher starts the ranks (lockstep, torchrun, srun or mpirun)",
      [](const std::string& answer) { return one_of(answer, {"lockstep", "torchrun", "srun", "mpirun"}); }},
@@ -116,7 +120,7 @@ void write_answers(const fs::path& file, const Answers& answers) {
   base::write_text_atomically(base::real_files(), file, json.dump(2) + "\n");
 }
 
-// Asks until the answer is good; an empty line keeps what stands in brackets, and so does the end of input.
+// Asks until the answer is good; an empty line keeps what stands in brackets. Where nobody answers, nothing is taken for an answer.
 void ask(const Question& question, std::string& answer) {
   for (;;) {
     fmt::print("{} [{}]: ", question.words, answer.empty() ? "none" : answer);
@@ -124,7 +128,7 @@ void ask(const Question& question, std::string& answer) {
     std::string line;
     if (!std::getline(std::cin, line)) {
       std::puts("");
-      return;
+      throw base::usage_error("launch", "the input ended before this was answered. --yes takes what stands in brackets.");
     }
     line = base::trim(line);
     if (line.empty()) return;
@@ -148,18 +152,17 @@ std::vector<std::string> train_arguments(const Answers& answers) {
   return arguments;
 }
 
-std::string number_of_gpus(const Answers& answers) {
-  if (answers.gpus != "all") return answers.gpus;
-  return std::to_string(std::max<std::size_t>(1, launch::look_at_machine(launch::process_environment()).visible.size()));
+int number_of_gpus(const Answers& answers) {
+  if (const auto number = base::parse_integer(answers.gpus)) return static_cast<int>(*number);
+  return std::max(1, static_cast<int>(launch::look_at_machine(launch::process_environment()).visible.size()));
 }
 
 // All words of the command, the launcher first where there is one.
 std::vector<std::string> command_of(const Answers& answers, std::span<const std::string> more) {
   std::vector<std::string> command;
   const std::string program = launch::own_program().string();
-  if (answers.launcher == "torchrun") command = {"torchrun", "--standalone", "--nproc-per-node=" + number_of_gpus(answers), "--no-python"};
-  if (answers.launcher == "srun") command = {"srun", "--ntasks=" + number_of_gpus(answers), "--kill-on-bad-exit=1"};
-  if (answers.launcher == "mpirun") command = {"mpirun", "-n", number_of_gpus(answers)};
+  if (launch::is_other_launcher(answers.launcher))
+    command = launch::words_for_launcher(answers.launcher, {.each_machine = number_of_gpus(answers)});
   command.insert(command.end(), {program, "train"});
   const std::vector<std::string> arguments = train_arguments(answers);
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -186,9 +189,10 @@ int configure(std::span<const std::string> args) {
       ask(question, answer);
     }
   }
-  if (!answers.config.empty()) answers.config = fs::absolute(answers.config).string();
+  std::error_code error;
+  if (fs::exists(answers.config, error)) answers.config = fs::absolute(answers.config).string();  // those that come along have names
   write_answers(file, answers);
-  fmt::print("kept in {}; `lockstep launch` runs\n  {}\n", file.string(), base::join(command_of(answers, {}), " "));
+  fmt::print("kept in {}; `lockstep launch` runs\n  {}\n", file.string(), job::shell_line(command_of(answers, {})));
   return 0;
 }
 
@@ -206,7 +210,7 @@ int run_launch_verb(std::span<const std::string> args) {
   if (!answers)
     throw base::usage_error("launch", "nothing was answered yet. `lockstep launch config` asks; plain `lockstep train` needs no answers.");
   std::vector<std::string> command = command_of(*answers, more);
-  fmt::print("{}{}\n", print ? "" : "running ", base::join(command, " "));
+  fmt::print("{}{}\n", print ? "" : "running ", job::shell_line(command));
   std::fflush(stdout);
   if (print) return 0;
   if (answers->launcher == "lockstep") return run_train_verb(std::span(command).subspan(2), command[0]);

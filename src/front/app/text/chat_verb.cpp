@@ -9,8 +9,9 @@
 #include "base/text.h"
 #include "front/app/become_worker.h"
 #include "front/app/text/chat_worker.h"
-#include "front/app/text/text_flags.h"
+#include "front/app/text/text_ranks.h"
 #include "front/app/verbs.h"
+#include "front/launch/libtorch.h"
 #include "text/terminal.h"
 
 namespace lockstep::app {
@@ -100,28 +101,51 @@ class Conversation {
   std::vector<Json> messages_;
 };
 
+// The ranks' launcher is a process of its own, so that this one is free for the terminal.
+launch::Command this_program_as_json(std::span<const std::string> args) {
+  launch::Command command{.program = launch::own_program(), .arguments = {"chat", "--json"}, .environment = launch::process_environment()};
+  command.arguments.insert(command.arguments.end(), args.begin(), args.end());
+  return command;
+}
+
+launch::Command worker_for(const TextWish& wish) {
+  launch::Environment environment = launch::process_environment();
+  environment["LOCKSTEP_DEVICE"] = device_for(wish.device, "chat", environment);
+  const launch::OwnWorker worker = launch::own_worker(environment);
+  launch::Command command{
+      .program = worker.program, .arguments = {"chat"}, .environment = launch::without_ranks(std::move(environment), worker)};
+  for (const auto& words : {model_arguments(wish), sampling_arguments(wish)})
+    command.arguments.insert(command.arguments.end(), words.begin(), words.end());
+  return command;
+}
+
 }  // namespace
 
 int run_chat_verb(std::span<const std::string> args) {
   TextWish wish;
+  RankWish ranks;
   CLI::App app{"A conversation with a model in the terminal.", "lockstep chat"};
   bool json = false;
   describe(app, wish);
+  auto* shard = app.add_flag("--shard", ranks.shard, "ranks hold the model between them, for one that is larger than a GPU");
+  app.add_option("--ranks", ranks.ranks, "of --shard: ranks; one a GPU, or two on a CPU, if left out")
+      ->needs(shard)
+      ->check(CLI::Range(1, 1 << 12));
   app.add_flag("--json", json,
                "for programs: each line of input is {\"messages\": [...]}, the answer comes as {\"text\"} pieces and a last {\"finish\"}");
   if (!read_flags(app, args, "chat")) return 0;
   check(wish, "chat");
   if (!wish.max_tokens) wish.max_tokens = 1024;
-  launch::Environment environment = launch::process_environment();
-  environment["LOCKSTEP_DEVICE"] = device_for(wish.device, "chat", environment);
-  std::vector<std::string> arguments = model_arguments(wish);
-  for (const std::string& word : sampling_arguments(wish)) arguments.push_back(word);
-  if (json) {
-    arguments.insert(arguments.begin(), "chat");
-    become_worker("chat", std::move(arguments), std::move(environment));
+  if (json && ranks.shard) {
+    // A rank may not read a terminal: it leads a process group of its own.
+    if (::isatty(STDIN_FILENO) == 1)
+      throw base::usage_error("chat", "--json with --shard reads lines from a pipe or a file, not from a terminal. Leave out --json.");
+    return chat_together(wish, ranks);
   }
+  launch::Command command = ranks.shard ? this_program_as_json(args) : worker_for(wish);
+  if (json) become_worker("chat", std::move(command.arguments), std::move(command.environment));
   base::SignalFlag interrupt(SIGINT, base::Calls::are_interrupted);
-  ChatWorker worker(std::move(arguments), std::move(environment), interrupt);
+  ChatWorker worker(std::move(command), interrupt);
   Conversation(worker, interrupt, wish.system).run();
   return 0;
 }

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "front/launch/libtorch.h"
 
 namespace lockstep::app {
 namespace {
@@ -47,20 +46,14 @@ LineReader::Got LineReader::next(std::string& line) {
   }
 }
 
-ChatWorker::ChatWorker(std::vector<std::string> arguments, launch::Environment environment, base::SignalFlag& interrupt)
-    : interrupt_(interrupt) {
-  const launch::OwnWorker worker = launch::own_worker(environment);
-  environment = launch::without_ranks(std::move(environment), worker);
-  arguments.insert(arguments.begin(), "chat");
+ChatWorker::ChatWorker(launch::Command command, base::SignalFlag& interrupt) : interrupt_(interrupt) {
   base::Pipe questions = new_pipe(), answers = new_pipe();
   to_ = std::move(questions.write);
   from_ = std::move(answers.read);
   lines_.emplace(from_.number());
-  child_.emplace(launch::Child::start({.program = worker.program,
-                                       .arguments = arguments,
-                                       .environment = environment,
-                                       .input = questions.read.number(),
-                                       .output = answers.write.number()}));
+  command.input = questions.read.number();
+  command.output = answers.write.number();
+  child_.emplace(launch::Child::start(command));
   questions.read.close();
   answers.write.close();
   receive();  // "ready"
@@ -69,14 +62,16 @@ ChatWorker::ChatWorker(std::vector<std::string> arguments, launch::Environment e
 ChatWorker::~ChatWorker() {
   to_.close();
   from_.close();
-  if (child_) child_->wait(2);
+  if (child_) child_->wait(5);
 }
 
 Json ChatWorker::receive() {
   for (std::string line;;) {
     if (interrupt_.take()) child_->send(SIGINT);  // also one that came while nothing was being read
     switch (lines_->next(line)) {
-      case LineReader::Got::line: return base::parse_json(line);
+      case LineReader::Got::line:
+        if (auto said = base::json_if_any(line); said && said->is_object()) return std::move(*said);
+        break;  // a library's words: NCCL's, say
       case LineReader::Got::interrupt: break;
       case LineReader::Got::end: {
         child_->wait(10);

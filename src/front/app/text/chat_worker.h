@@ -30,9 +30,9 @@ class LineReader {
 
 class ChatWorker {
  public:
-  // arguments: behind the verb. interrupt: Ctrl-C, by which reads are interrupted. Blocks until the model is loaded; UserError where it
-  // cannot be.
-  ChatWorker(std::vector<std::string> arguments, launch::Environment environment, base::SignalFlag& interrupt);
+  // command: what serves a conversation, a worker or `lockstep chat --json`. interrupt: Ctrl-C, by which reads are interrupted. Blocks
+  // until the model is loaded; UserError where it cannot be.
+  ChatWorker(launch::Command command, base::SignalFlag& interrupt);
   ~ChatWorker();
   ChatWorker(const ChatWorker&) = delete;
 

@@ -11,13 +11,11 @@
 
 #include "base/error.h"
 #include "base/file/json_lines.h"
+#include "base/file/temporary_folder.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "config/config.h"
 #include "front/job/meeting.h"
-#include "front/job/setup.h"
-#include "front/launch/libtorch.h"
 #include "front/show/signals.h"
 #include "text/terminal.h"
 
@@ -50,25 +48,6 @@ std::vector<Json> read_lines(const fs::path& path) {
   return lines;
 }
 
-config::Settings settings_for(const TextWish& wish, const FileWish& files, const launch::Environment& environment) {
-  config::Request request;
-  std::string device = wish.device;
-  if (device.starts_with("cuda:")) {
-    request.assignments.push_back({"trainer.distributed.gpu_ids", device.substr(5), "--device"});
-    device = "cuda";
-  }
-  request.assignments.push_back({"trainer.target_device", device, "--device"});
-  const bool on_gpus = device != "cpu" && !launch::look_at_machine(environment).visible.empty();
-  // A rank more on a CPU would only hold the model twice.
-  const std::int64_t on_cpu = files.shard ? 2 : 1;
-  if (files.ranks || !on_gpus) request.assignments.push_back({"parallel.ranks", std::to_string(files.ranks.value_or(on_cpu)), "--ranks"});
-  config::Settings settings = config::load(request);
-  settings.values.name = "generate";
-  settings.values.launch.spawn = true;
-  settings.values.trainer.batch_size = 1;
-  return settings;
-}
-
 // A bar on standard error, where that is a terminal.
 class Progress : public launch::Observer {
  public:
@@ -96,21 +75,6 @@ class Progress : public launch::Observer {
   bool shown_;
 };
 
-// The folder of the ranks' parts and logs; gone when this is.
-class Parts {
- public:
-  explicit Parts(fs::path path) : path_(std::move(path)) { base::real_files().create_directories(path_); }
-  ~Parts() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  Parts(const Parts&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 std::vector<Json> merged(std::vector<Json> lines, const fs::path& parts, int ranks) {
   std::size_t found = 0;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -136,19 +100,15 @@ struct Answers {
 };
 Answers answer(const TextWish& wish, const FileWish& files, std::vector<Json> lines) {
   const launch::Environment environment = launch::process_environment();
-  job::Setup setup = job::set_up(settings_for(wish, files, environment), environment);
+  job::Setup setup = set_up_ranks("generate", wish, files, environment);
   const launch::StopWish stop;
   const show::Signals signals([&](int signal) { stop.ask(signal); });
   launch::sweep_old_pages();
   launch::Job& job = setup.job;
-  launch::use_own_worker(job, environment);
-  const Parts parts(files.output.string() + ".parts-" + job.id);
+  const base::TemporaryFolder parts(files.output.string() + ".parts-" + job.id);
   job.folder.root = parts.path();
-  job.arguments = {
-      "generate-file", "--file", files.file.string(), "--parts", parts.path().string(), "--batch-size", std::to_string(files.batch_size)};
-  if (files.shard) job.arguments.insert(job.arguments.end(), {"--shard", "1"});
-  for (const auto& more : {model_arguments(wish), sampling_arguments(wish)})
-    job.arguments.insert(job.arguments.end(), more.begin(), more.end());
+  job.arguments.insert(job.arguments.begin(), {"generate-file", "--file", files.file.string(), "--parts", parts.path().string(),
+                                               "--batch-size", std::to_string(files.batch_size)});
   job::Meeting meeting(setup, environment, {}, {});
   for (const std::string& note : setup.plan.notes) fmt::print(stderr, "note: {}\n", note);
 
@@ -183,7 +143,7 @@ int generate_file(const TextWish& wish, const FileWish& files) {
 }
 
 int generate_together(const TextWish& wish, FileWish files, const Json& line) {
-  const Parts folder(fs::temp_directory_path() / fmt::format("lockstep-generate-{}", ::getpid()));
+  const base::TemporaryFolder folder = base::TemporaryFolder::fresh("lockstep-generate");
   files.file = folder.path() / "prompt.jsonl";
   files.output = folder.path() / "answer.jsonl";
   base::write_text_atomically(base::real_files(), files.file, as_lines({line}));

@@ -3,18 +3,15 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <vector>
 
-#include "front/app/text/text_flags.h"
+#include "front/app/text/text_ranks.h"
 
 namespace lockstep::app {
 
-struct FileWish {
+struct FileWish : RankWish {
   std::filesystem::path file, output;  // JSON lines
-  std::optional<std::int64_t> ranks;   // one a GPU, or one on a CPU, if left out
   std::int64_t batch_size = 8;
-  bool shard = false;  // ranks hold the model between them
 };
 
 // Starts the ranks and writes `output` when all of them are done: input order, each line with its completion. Returns the exit code.

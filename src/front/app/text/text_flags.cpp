@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file/refusal.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "config/model_folder.h"
@@ -56,6 +57,7 @@ void check(const TextWish& wish, const std::string& verb) {
   }
   std::error_code error;
   if (!wish.checkpoint.empty()) throw base::usage_error(verb, "--checkpoint goes with --run.");
+  base::refuse_if_hidden(wish.model);
   if (!fs::is_directory(wish.model, error)) throw base::usage_error(verb, "--model {}: there is no such folder.", wish.model);
   if (!wish.adapter.empty() && !fs::exists(fs::path(wish.adapter) / "adapter_config.json", error)) {
     throw base::usage_error(verb, "--adapter {}: not a PEFT folder (it holds no adapter_config.json).", wish.adapter);

@@ -67,7 +67,7 @@ std::optional<Refusal> find_refusal(const Rendezvous& rendezvous, const std::map
   text +=
       settings_differ
           ? "  Start all of them with the same program, settings and data; only devices, ranks, threads, --node-rank and paths may differ."
-          : "  Point --output at a folder that all machines share: checkpoints are put together there.";
+          : "  Point it at a folder that all machines share: checkpoints are put together there.";
   return Refusal{static_cast<int>(settings_differ ? base::ExitCode::usage : base::ExitCode::machine), text};
 }
 

@@ -18,8 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double look_every_s = 0.02;
-constexpr double silence_before_words_s = 1;
 // Where machines differ the rest gets this long to come, so that everybody hears why it ended.
 constexpr double time_to_hear_s = 10;
 constexpr double time_to_leave_s = 5;
@@ -95,11 +93,11 @@ Hub::~Hub() {
 
 Gathered Hub::gather(const Facts& mine, int restart, bool resume, Observer& observer, const StopWish& stop) {
   const Marks marks(mine.folders);
-  welcome_ = Welcome{marks.name()}.pack();
+  asked_with_ = marks.name();
   here_ = {{0, mine}};
   link_of_.clear();
   standings_.clear();
-  for (const int link : joined_) links_.send(link, static_cast<std::uint8_t>(Say::welcome), welcome_);
+  for (const int link : joined_) links_.send(link, static_cast<std::uint8_t>(Say::welcome), Welcome{asked_with_}.pack());
   Sparingly sparingly;
   const std::int64_t begun = base::now_ns();
   std::int64_t differed_ns = 0;
@@ -129,10 +127,15 @@ void Hub::meet(const Links::Event& event, Observer& observer) {
   switch (event.kind) {
     case Links::Event::Kind::joined:
       joined_.insert(event.link);
-      links_.send(event.link, static_cast<std::uint8_t>(Say::welcome), welcome_);
+      links_.send(event.link, static_cast<std::uint8_t>(Say::welcome), Welcome{asked_with_}.pack());
       break;
     case Links::Event::Kind::frame:
-      if (event.frame.kind == static_cast<std::uint8_t>(Say::facts)) admit(event.link, event.frame.body);
+      if (event.frame.kind != static_cast<std::uint8_t>(Say::facts)) break;
+      if (const auto refusal = admit(event.link, event.frame.body)) {
+        const std::string line = fmt::format("{} was turned away and told: {}", links_.peer_host(event.link), refusal->text);
+        if (is_news(line)) observer.say(line);  // or a person at machine 0 would wonder why it does not come
+        refuse_one(event.link, *refusal);
+      }
       break;
     case Links::Event::Kind::left: {
       joined_.erase(event.link);
@@ -147,34 +150,57 @@ void Hub::meet(const Links::Event& event, Observer& observer) {
   }
 }
 
-void Hub::admit(int link, const std::string& body) {
+// Why a machine cannot be one of the run's; nothing where it is from here on.
+std::optional<Refusal> Hub::admit(int link, const std::string& body) {
+  const auto refused = [](std::string text) { return Refusal{static_cast<int>(base::ExitCode::usage), std::move(text)}; };
   Facts facts;
   try {
     facts = Facts::unpack(body);
   } catch (const Malformed&) {
-    return refuse_one(link, {static_cast<int>(base::ExitCode::usage), "this machine's launcher is of another version than machine 0's."});
+    return refused(
+        "this machine runs another version of lockstep than machine 0. Run the same build on all machines: `lockstep --version`.");
   }
+  if (facts.answers != asked_with_) return std::nullopt;  // an earlier question: this one's answer is on its way
   if (facts.nodes != rendezvous_.nodes || facts.node < 1 || facts.node >= rendezvous_.nodes) {
-    return refuse_one(
-        link, {static_cast<int>(base::ExitCode::usage),
-               fmt::format("this machine is number {} of {}, but machine 0 ({}) waits for {}. Give all of them the same --nnodes, and "
-                           "each a --node-rank of its own from 0 to {}.",
-                           facts.node, facts.nodes, here_.at(0).host, rendezvous_.nodes, rendezvous_.nodes - 1)});
+    return refused(
+        fmt::format("this machine is number {} of {}, but machine 0 ({}) waits for {}. Give all of them the same --nnodes, and each a "
+                    "--node-rank of its own from 0 to {}.",
+                    facts.node, facts.nodes, here_.at(0).host, rendezvous_.nodes, rendezvous_.nodes - 1));
+  }
+  if (has_come_back(facts)) {
+    forget_link(facts.node);
+    here_.erase(facts.node);
   }
   if (const auto taken = here_.find(facts.node); taken != here_.end()) {
-    return refuse_one(link, {static_cast<int>(base::ExitCode::usage),
-                             fmt::format("{} is here already, from {}. Every machine needs a --node-rank of its own.",
-                                         name_of(rendezvous_, facts.node, taken->second.host), links_.peer_host(link_of_.at(facts.node)))});
+    return refused(fmt::format("{} is here already, from {}. Every machine needs a --node-rank of its own.",
+                               name_of(rendezvous_, facts.node, taken->second.host), links_.peer_host(link_of_.at(facts.node))));
   }
   link_of_[facts.node] = link;
   here_[facts.node] = std::move(facts);
+  return std::nullopt;
+}
+
+// Its side has noticed before ours that the connection broke.
+bool Hub::has_come_back(const Facts& facts) const {
+  const auto known = here_.find(facts.node);
+  return facts.node > 0 && known != here_.end() && known->second.launcher == facts.launcher;
+}
+
+void Hub::forget_link(int node) {
+  const auto old = link_of_.find(node);
+  if (old == link_of_.end()) return;
+  links_.drop(old->second);
+  joined_.erase(old->second);
+  link_of_.erase(old);
 }
 
 // Without the secret nobody takes a place, but a person may wonder why a machine does not come.
 void Hub::tell_of_stranger(const Links::Event& event, Observer& observer) {
-  if (event.why != ChannelError::Why::refused || !strangers_.insert(event.text).second || strangers_.size() > 8) return;
+  if (event.why != ChannelError::Why::refused || !is_news(event.text)) return;
   observer.say(fmt::format("{} came without this run's secret and was turned away.", event.text));
 }
+
+bool Hub::is_news(const std::string& words) { return strangers_.insert(words).second && strangers_.size() <= 8; }
 
 void Hub::refuse_one(int link, const Refusal& refusal) {
   links_.send(link, static_cast<std::uint8_t>(Say::refused), refusal.pack());
@@ -227,6 +253,8 @@ Peers::News Hub::exchange(const Standing&) {
     const auto node = node_of(event.link);
     if (event.kind == Links::Event::Kind::joined) welcome_later(event.link);
     if (event.kind == Links::Event::Kind::left) joined_.erase(event.link);
+    const bool is_facts = event.kind == Links::Event::Kind::frame && event.frame.kind == static_cast<std::uint8_t>(Say::facts);
+    if (!node && is_facts) know_again(event.link, event.frame.body);
     if (!node) continue;
     if (event.kind == Links::Event::Kind::left) {
       lost_ = fmt::format("{} is gone: {}", name_of(rendezvous_, *node, here_.at(*node).host), event.text);
@@ -249,10 +277,24 @@ Peers::News Hub::exchange(const Standing&) {
   return news;
 }
 
-// A machine that comes while the run is under way: one that was lost and is back, for the next meeting, or one too many.
+// A machine that comes while the run is under way: one that was lost and is back, for the next meeting, or one too many. Where none is
+// missing it has to say who it is.
 void Hub::welcome_later(int link) {
   joined_.insert(link);
   if (static_cast<int>(link_of_.size()) + 1 < rendezvous_.nodes) return;
+  links_.send(link, static_cast<std::uint8_t>(Say::welcome), Welcome{}.pack());
+}
+
+void Hub::know_again(int link, const std::string& body) {
+  try {
+    const Facts facts = Facts::unpack(body);
+    if (has_come_back(facts)) {
+      lost_ = fmt::format("{} has lost its connection and made a new one", name_of(rendezvous_, facts.node, facts.host));
+      return forget_link(facts.node);
+    }
+  } catch (const Malformed&) {
+    // Another version: it is one too many, whatever it says.
+  }
   refuse_one(link, {static_cast<int>(base::ExitCode::usage),
                     fmt::format("the run at {}:{} is under way, and all its {} are here already.", rendezvous_.master_addr,
                                 rendezvous_.master_port, rendezvous_.ranks_are_machines ? "ranks" : "machines")});

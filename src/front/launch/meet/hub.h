@@ -35,13 +35,17 @@ class Hub : public Machines {
  private:
   class Marks;
   void meet(const Links::Event& event, Observer& observer);
-  void admit(int link, const std::string& body);
+  std::optional<Refusal> admit(int link, const std::string& body);
+  bool is_news(const std::string& words);  // the first time; and not of too many
   void tell_of_stranger(const Links::Event& event, Observer& observer);
   void refuse_one(int link, const Refusal& refusal);
   [[noreturn]] void refuse_all(const Refusal& refusal);
   Refusal nobody_came() const;
   Agreement settle(int restart, bool resume);
   void welcome_later(int link);
+  void know_again(int link, const std::string& body);
+  bool has_come_back(const Facts& facts) const;
+  void forget_link(int node);
   void hear(int node, const Frame& frame, News& news);
   void pass_on(const Stop& stop, int from);
   void wait_until_they_leave();
@@ -52,7 +56,7 @@ class Hub : public Machines {
   std::optional<base::FileLock> secret_in_use_;
   Links links_;
   const std::string job_;
-  std::string welcome_;
+  std::string asked_with_;      // the file of the last welcome
   std::set<int> joined_;        // links that have proven themselves
   std::map<int, Facts> here_;   // by node, ours included
   std::map<int, int> link_of_;  // by node

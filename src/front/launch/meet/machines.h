@@ -27,6 +27,9 @@ struct Rendezvous {
   bool on_one_host = false;         // nobody comes from outside
 };
 
+inline constexpr double look_every_s = 0.02;         // for whoever comes, and for a wish to stop
+inline constexpr double silence_before_words_s = 1;  // a wait that ends sooner needs none
+
 // How a meeting went: all agree, or someone was asked to stop before they did.
 struct Gathered {
   std::optional<Agreement> agreement;

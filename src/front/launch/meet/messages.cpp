@@ -113,7 +113,7 @@ std::string Facts::pack() const {
   for (const SharedFolder& folder : folders) packer.text(folder.setting).text(folder.path).number(folder.seen ? 1 : 0);
   packer.number(static_cast<std::int64_t>(identity.size()));
   for (const journal::Fact& fact : identity) packer.text(fact.name).text(fact.value);
-  return packer.text(remark).take();
+  return packer.text(remark).text(launcher).text(answers).take();
 }
 
 Facts Facts::unpack(std::string_view bytes) {
@@ -137,6 +137,8 @@ Facts Facts::unpack(std::string_view bytes) {
     facts.identity.push_back(std::move(fact));
   }
   facts.remark = unpacker.text();
+  facts.launcher = unpacker.text();
+  facts.answers = unpacker.text();
   return facts;
 }
 

@@ -13,7 +13,7 @@ namespace lockstep::launch::meet {
 
 enum class Say : std::uint8_t { welcome = 1, facts, waiting, agreed, refused, standing, stop, end };
 
-// Machine 0 to one that has proven itself. In each folder that all must share lies a file of this name.
+// Machine 0 to one that has proven itself. In each folder that all must share lies a file of this name; empty: it is only asked who it is.
 struct Welcome {
   std::string file;
   std::string pack() const;
@@ -35,7 +35,9 @@ struct Facts {
   std::string host;
   std::vector<SharedFolder> folders;
   journal::Identity identity;
-  std::string remark;  // for machine 0 to read; nobody compares it
+  std::string remark;    // for machine 0 to read; nobody compares it
+  std::string launcher;  // the same for as long as its process lives: one whose connection broke comes back, and is no second one
+  std::string answers;   // the welcome's file
   std::string pack() const;
   static Facts unpack(std::string_view bytes);
 };

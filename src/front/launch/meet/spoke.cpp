@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file/descriptor.h"
+#include "base/hash/sha256.h"
 #include "base/text.h"
 #include "front/launch/meet/hub.h"
 #include "front/launch/meet/pack.h"
@@ -21,10 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double look_every_s = 0.02;
 constexpr double connect_within_s = 3;
 constexpr double try_again_after_s = 0.25;
-constexpr double silence_before_words_s = 1;
 constexpr double patience_with_machine_0_s = 5;  // beyond the deadline: it has the better words
 constexpr double tell_every_s = 0.5;
 constexpr double time_to_see_file_s = 5;  // a network file system may show it late
@@ -56,6 +55,7 @@ double silence_allowed(const Rendezvous& rendezvous) { return std::clamp(rendezv
 
 Spoke::Spoke(Rendezvous rendezvous)
     : rendezvous_(std::move(rendezvous)),
+      launcher_(base::to_hex(base::random_bytes(8))),
       addresses_(resolve(rendezvous_.master_addr, rendezvous_.master_port, rendezvous_.address_setting)) {}
 
 std::string Spoke::where() const { return fmt::format("{}:{}", rendezvous_.master_addr, rendezvous_.master_port); }
@@ -143,7 +143,9 @@ std::optional<Gathered> Spoke::answer(const Frame& frame, Facts& mine, Observer&
   switch (static_cast<Say>(frame.kind)) {
     case Say::welcome: {
       const std::string file = Welcome::unpack(frame.body).file;
-      for (SharedFolder& folder : mine.folders) folder.seen = sees(fs::path(folder.path) / fs::path(file).filename());
+      for (SharedFolder& folder : mine.folders) folder.seen = !file.empty() && sees(fs::path(folder.path) / fs::path(file).filename());
+      mine.launcher = launcher_;
+      mine.answers = file;
       links_->send(link_, static_cast<std::uint8_t>(Say::facts), mine.pack());
       return std::nullopt;
     }

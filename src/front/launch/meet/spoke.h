@@ -30,6 +30,7 @@ class Spoke : public Machines {
   [[noreturn]] void turned_away() const;
 
   Rendezvous rendezvous_;
+  const std::string launcher_;
   std::vector<Address> addresses_;
   std::unique_ptr<Links> links_;  // made with the secret, which may have to be found first
   int link_ = -1;

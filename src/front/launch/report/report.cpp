@@ -62,6 +62,7 @@ const catalog::Entry* entry_for(const RankEnd& rank) {
   if (const catalog::Entry* entry = own.empty() ? nullptr : catalog::recognize(own)) return entry;
   if (rank.end && rank.end->signal == SIGKILL) return &catalog::known("LS-605");
   if (rank.end && rank.end->signal == SIGBUS) return &catalog::known("LS-404");
+  if (rank.end && rank.end->signal == SIGILL) return &catalog::known("LS-108");
   if (const catalog::Entry* entry = catalog::recognize(all_text(rank))) return entry;
   if (rank.end && (rank.end->signal != 0 || rank.end->exit_code == static_cast<int>(base::ExitCode::bug))) return &catalog::known("LS-604");
   return left_early(rank) ? &catalog::known("LS-606") : nullptr;

@@ -45,8 +45,12 @@ std::vector<std::string> Chats::arguments_of(const Json& wish) const {
   folders_.expect_allowed(paths);
   for (const auto& [name, flag] :
        {std::pair{"temperature", "--temperature"}, {"top_p", "--top-p"}, {"max_tokens", "--max-tokens"}, {"seed", "--seed"}}) {
-    if (const auto value = wish.find(name); value != wish.end() && value->is_number()) words.insert(words.end(), {flag, value->dump()});
+    const auto value = wish.find(name);
+    if (value == wish.end()) continue;
+    if (!value->is_number()) throw base::usage_error("chat", "{} must be a number.", name);
+    words.insert(words.end(), {flag, value->dump()});
   }
+  if (wish.value("shard", false)) words.emplace_back("--shard");
   return words;
 }
 

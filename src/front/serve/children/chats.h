@@ -12,7 +12,7 @@
 
 #include "base/mutex.h"
 #include "front/serve/folders.h"
-#include "front/serve/http/stream.h"
+#include "front/http/stream.h"
 #include "front/serve/children/process.h"
 
 namespace lockstep::serve {
@@ -25,8 +25,9 @@ class Chats {
   Chats(const Chats&) = delete;
   Chats& operator=(const Chats&) = delete;
 
-  // {"run": NAME} or {"model": DIR, "adapter": DIR}, and how it chooses its words. Blocks until the model is loaded; its id. UserError in
-  // the program's own words where it cannot be. The conversation that was silent longest gives way to a fifth.
+  // {"run": NAME} or {"model": DIR, "adapter": DIR}, how it chooses its words, and "shard" where all GPUs hold it together. Blocks until
+  // the model is loaded; its id. UserError in the program's own words where it cannot be. The conversation that was silent longest gives
+  // way to a fifth.
   std::string open(const nlohmann::ordered_json& wish);
   // Events "text" (a piece) and at last "end" ({"finish"} or {"error"}). Nothing where there is no such conversation.
   std::shared_ptr<http::Stream> ask(const std::string& id, const nlohmann::ordered_json& messages);

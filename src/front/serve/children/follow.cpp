@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string line_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace
 
@@ -34,7 +34,7 @@ std::shared_ptr<http::Stream> Follow::begin(const std::vector<std::string>& argu
     try {
       follow(arguments, timeout_s, *stream);
     } catch (const base::UserError& error) {
-      stream->push("end", dump({{"exit_code", static_cast<int>(error.code())}, {"complaints", error.what()}}));
+      stream->push("end", line_text({{"exit_code", static_cast<int>(error.code())}, {"complaints", error.what()}}));
     }
     works_ = false;
     stream->end();
@@ -49,9 +49,9 @@ void Follow::follow(const std::vector<std::string>& arguments, double timeout_s,
   while (!process.ended() && stream.open() && !closing_ && base::seconds_since(begun) < timeout_s) {
     const auto line = process.read_line(0.5);
     const auto json = line ? base::json_if_any(*line) : std::nullopt;
-    if (json) stream.push("line", dump(*json));
+    if (json) stream.push("line", line_text(*json));
   }
-  if (process.ended()) stream.push("end", dump({{"exit_code", process.exit_code()}, {"complaints", process.complaints()}}));
+  if (process.ended()) stream.push("end", line_text({{"exit_code", process.exit_code()}, {"complaints", process.complaints()}}));
 }
 
 }  // namespace lockstep::serve

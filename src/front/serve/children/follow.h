@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "front/serve/http/stream.h"
+#include "front/http/stream.h"
 
 namespace lockstep::serve {
 

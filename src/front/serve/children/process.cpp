@@ -25,17 +25,17 @@ base::Pipe new_pipe() {
   throw base::machine_error("ui", "cannot make a pipe: {}.", std::strerror(errno));
 }
 
-// What went wrong in the program's own words, without the room that said it.
+}  // namespace
+
 std::string words_of(const std::string& complaints) {
   const std::string text = base::trim(complaints);
   return text.empty() ? "it ended without a word" : text;
 }
 
-}  // namespace
-
-Process::Process(const std::vector<std::string>& arguments) {
+Process::Process(const std::vector<std::string>& arguments, std::vector<std::string> variables) {
   base::Pipe input = new_pipe(), output = new_pipe(), errors = new_pipe();
   Spawning spawning;
+  spawning.variables = std::move(variables);
   ::posix_spawn_file_actions_adddup2(&spawning.files, input.read.number(), STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&spawning.files, output.write.number(), STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&spawning.files, errors.write.number(), STDERR_FILENO);

@@ -14,8 +14,8 @@ namespace lockstep::serve {
 // One thread at a time, but for interrupt().
 class Process {
  public:
-  // `arguments`: behind `lockstep`. UserError where it cannot be started.
-  explicit Process(const std::vector<std::string>& arguments);
+  // `arguments`: behind `lockstep`. `variables`: "NAME=VALUE", beside the page's own. UserError where it cannot be started.
+  explicit Process(const std::vector<std::string>& arguments, std::vector<std::string> variables = {});
   ~Process();  // ends it
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -41,6 +41,8 @@ class Process {
   std::optional<int> exit_code_;
 };
 
+// What went wrong in the program's own words.
+std::string words_of(const std::string& complaints);
 // Runs it to its end: all that it printed. UserError with its own words where it fails, or takes longer.
 std::string output_of(const std::vector<std::string>& arguments, double timeout_s);
 

@@ -48,10 +48,11 @@ Spawning::~Spawning() {
 
 pid_t Spawning::start(const std::vector<std::string>& arguments) const {
   const std::string program = launch::own_program().string();
-  std::vector<std::string> words = {"lockstep"}, variables = environment_of_children();
+  std::vector<std::string> words = {"lockstep"}, all_variables = environment_of_children();
+  all_variables.insert(all_variables.end(), variables.begin(), variables.end());
   words.insert(words.end(), arguments.begin(), arguments.end());
   pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, program.c_str(), &files, &attributes, pointers(words).data(), pointers(variables).data());
+  const int error = ::posix_spawn(&pid, program.c_str(), &files, &attributes, pointers(words).data(), pointers(all_variables).data());
   if (error != 0) throw base::machine_error("ui", "cannot start {}: {}.", program, std::strerror(error));
   return pid;
 }

@@ -9,10 +9,11 @@
 
 namespace lockstep::serve {
 
-// What posix_spawn is told; `files` may be added to.
+// What posix_spawn is told; `files` and `variables` may be added to.
 struct Spawning {
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
+  std::vector<std::string> variables = {};  // "NAME=VALUE", beside the page's own
   Spawning();
   ~Spawning();
   Spawning(const Spawning&) = delete;

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/process.h"
@@ -22,6 +23,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int printed_lines = 60;
+constexpr std::uintmax_t least_room = 1 << 20;  // for a log and a line of what went wrong
 
 // Field 22 of proc(5); 0 where there is no such process, or none but its remains.
 std::int64_t begun_ticks(pid_t pid) {
@@ -32,12 +34,17 @@ std::int64_t begun_ticks(pid_t pid) {
 
 }  // namespace
 
-Starts::Starts(const Folders& folders) : folders_(folders) { base::real_files().create_directories(folders.own()); }
+Starts::Starts(const Folders& folders) : folders_(folders) {
+  std::error_code ignored;  // whoever only looks needs none
+  fs::create_directories(folders.own(), ignored);
+}
 
 fs::path Starts::record(const std::string& name) const { return folders_.own() / (name + ".start"); }
 fs::path Starts::printed(const std::string& name) const { return folders_.own() / (name + ".log"); }
 
 void Starts::start(const std::string& name, const std::vector<std::string>& arguments) {
+  expect_room();
+  base::real_files().create_directories(folders_.own());
   Spawning spawning;
   const std::string log = printed(name).string();
   ::posix_spawn_file_actions_addopen(&spawning.files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -48,8 +55,23 @@ void Starts::start(const std::string& name, const std::vector<std::string>& argu
     base::Lock lock(mutex_);
     children_.push_back(pid);
   }
-  base::write_text_atomically(base::real_files(), record(name),
-                              Json{{"pid", pid}, {"begun", begun_ticks(pid)}, {"arguments", arguments}}.dump() + "\n");
+  try {
+    base::write_text_atomically(base::real_files(), record(name),
+                                Json{{"pid", pid}, {"begun", begun_ticks(pid)}, {"arguments", arguments}}.dump() + "\n");
+  } catch (...) {
+    ::kill(-pid, SIGKILL);  // it has only begun; one that nobody remembers could not be stopped from here
+    throw;
+  }
+}
+
+void Starts::expect_room() const {
+  std::error_code error;
+  const fs::space_info disk = fs::space(folders_.output(), error);
+  if (error || disk.available >= least_room) return;
+  throw base::machine_error("ui",
+                            "the disk that holds {} is full ({} left): a run has no room for its log and checkpoints. Free some, for "
+                            "example by deleting runs, and try again.",
+                            folders_.output().string(), base::human_bytes(disk.available));
 }
 
 std::optional<Starts::Start> Starts::of(const std::string& name) {

@@ -19,7 +19,7 @@ class Starts {
  public:
   explicit Starts(const Folders& folders);
 
-  // `arguments`: behind `lockstep`. No shell sees them. UserError where the process cannot be started.
+  // `arguments`: behind `lockstep`. No shell sees them. UserError where the process cannot be started, or has no room on the disk.
   void start(const std::string& name, const std::vector<std::string>& arguments);
 
   struct Start {
@@ -37,6 +37,7 @@ class Starts {
   void reap();
 
  private:
+  void expect_room() const;
   std::filesystem::path record(const std::string& name) const;
   std::filesystem::path printed(const std::string& name) const;
 

@@ -14,10 +14,8 @@
 #include "config/mistakes.h"
 #include "config/table/option.h"
 #include "config/table/value.h"
-#include "corpus/prepare/prepare.h"
-#include "corpus/samples/split.h"
-#include "front/job/naming.h"
 #include "front/job/setup.h"
+#include "front/serve/form/commands.h"
 #include "journal/run_folder.h"
 #include "layout/decoder.h"
 
@@ -26,7 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-using config::Kind;
 using config::Option;
 
 constexpr std::string_view kind_names[] = {"boolean", "integer", "number", "text", "integers", "texts", "choice"};
@@ -94,6 +91,8 @@ Json model_json(const config::RunConfig& config) {
 config::Request request_of(const Folders& folders, const Draft& draft) {
   config::Request request{.file = draft.file, .environment = config::process_environment(), .assignments = {}};
   for (const auto& [key, value] : draft.values) request.assignments.push_back({key, value, key});
+  if (draft.launcher == "srun" && !draft.values.contains("parallel.master_addr"))  // it knows, and several machines must have one
+    request.assignments.push_back({"parallel.master_addr", "node0", "parallel.master_addr"});
   request.assignments.push_back({"output", folders.output().string(), "output"});
   return request;
 }
@@ -111,43 +110,61 @@ std::vector<std::string> arguments_of(const Draft& draft, const Folders& folders
   words.insert(words.end(), {"--output", folders.output().string(), "--name", draft.name});
   if (resumes) words.insert(words.end(), {"--resume", "auto"});
   for (const auto& [key, value] : draft.values) {
-    if (key != "name" && key != "checkpoint.resume") words.push_back(key + "=" + value);
+    const bool told_otherwise = key == "name" || key == "checkpoint.resume" || (draft.launcher != "lockstep" && is_for_own_launcher(key));
+    if (!told_otherwise) words.push_back(key + "=" + value);
   }
   return words;
 }
 
-std::string command_of(const std::vector<std::string>& arguments) {
-  std::string command = "lockstep";
-  for (const std::string& word : arguments) command += " " + job::quoted(word);
-  return command;
+// All machines are taken to have as many ranks as this one: the others tell when they meet.
+Launching launching_of(const Draft& draft, job::Setup& setup) {
+  const config::ParallelConfig& parallel = setup.settings.values.parallel;
+  const int machines = static_cast<int>(parallel.nnodes);
+  if (machines > 1) {
+    job::plan_for_world(setup);
+    setup.plan.notes.push_back(fmt::format("{} machines with {} rank{} each are counted; others may have another number.", machines,
+                                           setup.job.local_world_size, setup.job.local_world_size == 1 ? "" : "s"));
+  }
+  return {.launcher = draft.launcher,
+          .ranks = {.each_machine = setup.job.local_world_size,
+                    .machines = machines,
+                    .master_addr = parallel.master_addr,
+                    .master_port = static_cast<int>(parallel.master_port)},
+          .node_rank = static_cast<int>(parallel.node_rank)};
 }
 
-// As one types, only what costs no reading is counted.
-void count_samples(job::Setup& setup) {
-  const config::RunConfig& config = setup.settings.values;
-  const config::DataKind kind = corpus::kind_of(config.data);
-  if (config.trainer.max_steps > 0 || (kind != config::DataKind::random && kind != config::DataKind::bin)) return;
-  corpus::check_data_exists(config);
-  setup.plan.epoch_samples = corpus::count_training_samples(config);
+// What an epoch comes to, as far as it is known by now.
+Json epoch_json(const Counting::Count& count, const job::RunPlan& plan, const config::TrainerConfig& trainer) {
+  Json json = {{"counting", count.underway}, {"mistake", without_place(count.mistake)}};
+  if (!count.samples) return json;
+  const std::int64_t batch = plan.batch.global_batch_size, steps = (*count.samples + batch - 1) / batch;
+  json["samples"] = *count.samples;
+  json["steps"] = steps;
+  if (trainer.max_steps > 0 && steps > 0) json["epochs"] = static_cast<double>(trainer.max_steps) / static_cast<double>(steps);
+  return json;
 }
 
-void judge(const Folders& folders, Draft& draft, bool resumes) {
+void judge(const Folders& folders, Counting* counting, Draft& draft, bool resumes) {
   expect_own_keys(draft.values);
+  expect_launcher(draft.launcher);
   folders.expect_allowed(draft.values);
   config::Settings settings = config::load(request_of(folders, draft));
   expect_allowed(folders, settings.values);
   draft.judged["model"] = model_json(settings.values);
   job::Setup setup = job::set_up(std::move(settings), launch::process_environment());
-  count_samples(setup);
+  const Launching launching = launching_of(draft, setup);
+  const Counting::Count count = counting != nullptr ? counting->of(setup.settings.values) : Counting::Count();
+  if (setup.settings.values.trainer.max_steps == 0) setup.plan.epoch_samples = count.samples;
   draft.name = setup.settings.values.name;
   folders.expect_allowed(Values{{"name", draft.name}});
   draft.arguments = arguments_of(draft, folders, resumes);
   draft.judged["plan"] = base::parse_json(job::to_json(setup.plan, setup.settings.values));
+  draft.judged["plan"]["epoch"] = epoch_json(count, setup.plan, setup.settings.values.trainer);
   draft.judged["plan"]["memory_total"] = setup.plan.memory.total();
   draft.judged["plan"]["device_bytes"] = setup.gpu_bytes;
   draft.judged["plan"]["on_gpus"] = setup.on_gpus;
   draft.judged["name"] = draft.name;
-  draft.judged["command"] = command_of(draft.arguments);
+  draft.judged.update(commands_of(draft.arguments, launching));
   draft.good = true;
 }
 
@@ -186,8 +203,9 @@ std::vector<std::string> settings_named_in(const std::string& text) {
   return keys;
 }
 
-Draft draft(const Folders& folders, Values values, const std::string& resumed) {
-  Draft made{.values = std::move(values)};
+Draft draft(const Folders& folders, Counting* counting, Asked asked) {
+  const std::string& resumed = asked.resumed;
+  Draft made{.values = std::move(asked.values), .launcher = std::move(asked.launcher)};
   std::erase_if(made.values, [](const auto& one) { return one.second.empty(); });
   made.judged["errors"] = Json::array();
   try {
@@ -196,7 +214,7 @@ Draft draft(const Folders& folders, Values values, const std::string& resumed) {
       made.values["name"] = resumed;
       made.values["checkpoint.resume"] = "auto";
     }
-    judge(folders, made, !resumed.empty());
+    judge(folders, counting, made, !resumed.empty());
   } catch (const config::Mistakes& mistakes) {
     for (const std::string& mistake : mistakes.list()) made.judged["errors"].push_back(mistake_json(mistake));
   } catch (const base::UserError& error) {

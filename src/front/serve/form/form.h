@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "front/serve/folders.h"
+#include "front/serve/form/counting.h"
 
 namespace lockstep::serve {
 
@@ -23,15 +24,23 @@ void expect_own_keys(const Values& values);
 // What `lockstep train` would do with these values. Touches nothing on disk.
 struct Draft {
   Values values;
+  std::string launcher = "lockstep";               // commands.h
   std::optional<std::filesystem::path> file = {};  // a run's config.yaml, that it goes on from
 
-  // {"errors": [{"keys": [...], "text": ...}], "plan": ..., "model": ..., "command": ...}; the plan is there where nothing is wrong.
+  // {"errors": [{"keys": [...], "text": ...}], "plan": ..., "model": ..., and what commands_of() says}; the plan is there where nothing is
+  // wrong.
   nlohmann::ordered_json judged = {};
   std::string name = {};  // of the run
   bool good = false;
   std::vector<std::string> arguments = {};  // behind `lockstep`
 };
-Draft draft(const Folders& folders, Values values, const std::string& resumed = "");
+// `counting`: null where nobody asks how long an epoch is.
+struct Asked {
+  Values values;
+  std::string resumed = {};  // a run that goes on
+  std::string launcher = "lockstep";
+};
+Draft draft(const Folders& folders, Counting* counting, Asked asked);
 
 // The settings that a sentence speaks of, by their keys, aliases or flags.
 std::vector<std::string> settings_named_in(const std::string& text);

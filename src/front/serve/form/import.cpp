@@ -47,10 +47,21 @@ Json settings_in(const std::string& yaml) {
   return settings;
 }
 
+// Where it lies for a moment is nobody's business.
+config::ImportedFile imported(const std::string& path) {
+  try {
+    return config::import_file(path, "");
+  } catch (const base::UserError& error) {
+    std::string text = error.what();
+    for (std::size_t at = text.find(path); at != std::string::npos; at = text.find(path)) text.replace(at, path.size(), "the file");
+    throw base::UserError(error.code(), "ui", text.substr(text.starts_with('[') ? text.find("] ") + 2 : 0));
+  }
+}
+
 }  // namespace
 
-Json import_text(const Folders& folders, const std::string& text) {
-  const PassingFile file(folders.own(), text);
+Json import_text(const std::string& text) {
+  const PassingFile file(text);
   if (!config::recognize_foreign(file.path())) {
     Json settings = settings_in(text);
     if (settings.empty()) throw base::usage_error("ui", "this file holds no settings.");
@@ -59,7 +70,7 @@ Json import_text(const Folders& folders, const std::string& text) {
     }
     return {{"program", "Lockstep"}, {"settings", std::move(settings)}, {"keys", Json::array()}};
   }
-  const config::ImportedFile made = config::import_file(file.path(), "");
+  const config::ImportedFile made = imported(file.path());
   Json keys = Json::array();
   for (const ImportedKey& key : made.keys)
     keys.push_back({{"fate", name_of(key.fate)}, {"theirs", key.theirs}, {"value", key.value}, {"says", key.says}, {"line", key.line}});

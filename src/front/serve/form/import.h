@@ -5,12 +5,10 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "front/serve/folders.h"
-
 namespace lockstep::serve {
 
 // {"program": "Axolotl", "settings": {...}, "keys": [{"fate", "theirs", "value", "says", "line"}, ...]}. UserError where it is no such
 // file.
-nlohmann::ordered_json import_text(const Folders& folders, const std::string& text);
+nlohmann::ordered_json import_text(const std::string& text);
 
 }  // namespace lockstep::serve

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 fs::path preset_path(const Folders& folders, const std::string& name) {
-  if (!Folders::is_name(name))
+  if (!Folders::is_plain_name(name))
     throw base::usage_error("ui", "a preset has a plain name: letters, digits, '.', '-' and '_', at most 120 of them.");
   return folders.own() / "presets" / (name + ".json");
 }
@@ -54,8 +54,7 @@ Json list_presets(const Folders& folders) {
   }
   for (const fs::path& file : files_in(models_folder(), ".yaml")) {
     try {
-      list.push_back(
-          {{"name", file.stem().string()}, {"own", false}, {"settings", import_text(folders, base::read_text(file))["settings"]}});
+      list.push_back({{"name", file.stem().string()}, {"own", false}, {"settings", import_text(base::read_text(file))["settings"]}});
     } catch (const base::UserError&) {  // of a later version
     }
   }

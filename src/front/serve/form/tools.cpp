@@ -34,14 +34,14 @@ Json inspect_data(const Folders& folders, const Values& values, int samples) {
   return printed(words, inspect_s);
 }
 
-Json plan_placements(const Folders& folders, const Values& values, int gpus, const std::string& memory) {
+Json plan_placements(const Folders& folders, const Values& values, const GpusAsked& asked) {
   expect_own_keys(values);
   folders.expect_allowed(values);
   config::Request request{.file = {}, .environment = config::process_environment(), .assignments = {}};
   for (const auto& [key, value] : values) request.assignments.push_back({key, value, key});
-  const PassingFile file(folders.own(), config::to_yaml(config::load(request)));
-  std::vector<std::string> words = {"plan", "-f", file.path().string(), "--gpus", std::to_string(gpus), "--json"};
-  if (!memory.empty()) words.insert(words.end(), {"--memory", memory});
+  const PassingFile file(config::to_yaml(config::load(request)));
+  std::vector<std::string> words = {"plan", "-f", file.path(), "--gpus=" + asked.gpus, "--json"};
+  if (!asked.memory.empty()) words.push_back("--memory=" + asked.memory);
   return printed(words, plan_s);
 }
 

@@ -10,7 +10,11 @@ namespace lockstep::serve {
 
 // `lockstep data inspect --json` with these settings.
 nlohmann::ordered_json inspect_data(const Folders& folders, const Values& values, int samples);
-// `lockstep plan --json` of a run with these settings, for GPUs that need not be here. `memory`: "80GiB", or nothing.
-nlohmann::ordered_json plan_placements(const Folders& folders, const Values& values, int gpus, const std::string& memory);
+// As a person typed them: the verb says what is wrong with them.
+struct GpusAsked {
+  std::string gpus, memory;  // "8"; "80GiB", or nothing
+};
+// `lockstep plan --json` of a run with these settings, for GPUs that need not be here.
+nlohmann::ordered_json plan_placements(const Folders& folders, const Values& values, const GpusAsked& asked);
 
 }  // namespace lockstep::serve

@@ -16,7 +16,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr auto look_every = std::chrono::milliseconds(200);
-constexpr double list_every_s = 1, comment_every_s = 15;
+constexpr double list_every_s = 1, load_every_s = 1, comment_every_s = 15;
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace
 
@@ -49,28 +51,40 @@ std::shared_ptr<http::Stream> Live::listen(const std::string& run) {
 }
 
 void Live::watch() {
-  std::int64_t listed_ns = 0, commented_ns = base::now_ns();
   for (;;) {
+    bool waits = false;
     {
       base::Lock lock(mutex_);
-      const bool waits = listeners_.empty();
-      if (waits) told_.clear();
+      waits = listeners_.empty();
+      if (waits) told_.clear(), order_.clear();
       changed_.wait_for(lock, waits ? std::chrono::milliseconds(1000) : look_every,
                         [&]() LOCKSTEP_REQUIRES(mutex_) { return closing_ || (waits && !listeners_.empty()); });
       if (closing_) return;
     }
-    starts_.reap();
-    tell_lines();
-    if (base::seconds_since(listed_ns) >= list_every_s) {
-      if (!queue_.names().empty()) queue_.advance(runs_.some_train());
-      tell_runs();
-      listed_ns = base::now_ns();
+    if (waits) load_.close();
+    try {
+      look();
+    } catch (const std::exception&) {  // a file that went away while it was read, a full disk: the next look may fare better
     }
-    if (base::seconds_since(commented_ns) >= comment_every_s) {
-      base::Lock lock(mutex_);
-      for (const Listener& listener : listeners_) listener.stream->comment();
-      commented_ns = base::now_ns();
-    }
+  }
+}
+
+void Live::look() {
+  starts_.reap();
+  tell_lines();
+  if (base::seconds_since(listed_ns_) >= list_every_s) {
+    listed_ns_ = base::now_ns();
+    if (!queue_.names().empty()) queue_.advance(runs_.some_train());
+    tell_runs();
+  }
+  if (base::seconds_since(loaded_ns_) >= load_every_s) {
+    loaded_ns_ = base::now_ns();
+    tell_gpus();
+  }
+  if (base::seconds_since(commented_ns_) >= comment_every_s) {
+    commented_ns_ = base::now_ns();
+    base::Lock lock(mutex_);
+    for (const Listener& listener : listeners_) listener.stream->comment();
   }
 }
 
@@ -87,7 +101,7 @@ void Live::tell_lines() {
     for (const std::string& line : update.lines) {
       if (auto json = base::json_if_any(line)) lines.push_back(std::move(*json));
     }
-    const std::string data = lines.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string data = dump(lines);
     for (const Listener& listener : listeners_) {
       if (listener.run == run) listener.stream->push(update.replaced ? "reset" : "lines", update.replaced ? "[]" : data);
     }
@@ -99,13 +113,45 @@ void Live::tell_runs() {
     base::Lock lock(mutex_);
     if (listeners_.empty()) return;
   }
-  const std::string list = runs_.list().dump(-1, ' ', false, Json::error_handler_t::replace);
+  const Json list = runs_.list();
+  Json changed = {{"cards", Json::array()}};
+  std::map<std::string, std::string> cards;
+  std::vector<std::string> order;
+  for (const Json& card : list) {
+    const std::string& name = order.emplace_back(card["name"]);
+    std::string& text = cards[name] = dump(card);
+    if (const auto before = told_.find(name); before == told_.end() || before->second != text) changed["cards"].push_back(card);
+  }
+  if (order != order_) changed["names"] = order;
+  const bool is_news = !changed["cards"].empty() || changed.contains("names");
+  const std::string news = is_news ? dump(changed) : "";
+  told_ = std::move(cards);
+  order_ = std::move(order);
+
   base::Lock lock(mutex_);
   for (Listener& listener : listeners_) {
-    if (list != told_ || !listener.greeted) listener.stream->push("runs", list);
+    if (!listener.greeted)
+      listener.stream->push("runs", dump(list));
+    else if (is_news)
+      listener.stream->push("changed", news);
     listener.greeted = true;
   }
-  told_ = list;
+}
+
+void Live::tell_gpus() {
+  {
+    base::Lock lock(mutex_);
+    if (listeners_.empty()) return;
+  }
+  const Json load = load_.read();
+  if (load.empty()) return;
+  const std::string text = dump(load);
+  base::Lock lock(mutex_);
+  for (Listener& listener : listeners_) {
+    if (!listener.knows_gpus || text != load_told_) listener.stream->push("gpus", text);
+    listener.knows_gpus = true;
+  }
+  load_told_ = text;
 }
 
 }  // namespace lockstep::serve

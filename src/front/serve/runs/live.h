@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "front/serve/http/stream.h"
+#include "front/http/stream.h"
+#include "front/serve/runs/gpu_load.h"
 #include "front/serve/runs/runs.h"
 #include "journal/tail.h"
 
@@ -22,19 +23,23 @@ class Live {
   Live(const Live&) = delete;
   Live& operator=(const Live&) = delete;
 
-  // Events: "runs" (the list), "lines" (an array of lines of metrics.jsonl, behind those that were there at the call), "reset" (the file
-  // was replaced: read it again). `run` empty: only the list.
+  // Events: "runs" (the list, once), "changed" ({"cards", and "names" in their order where that is another}), "gpus" (GpuLoad, where there
+  // are some), "lines" (an array of lines of metrics.jsonl, behind those that were there at the call), "reset" (the file was replaced: read
+  // it again). `run` empty: no lines.
   std::shared_ptr<http::Stream> listen(const std::string& run);
 
  private:
   struct Listener {
     std::shared_ptr<http::Stream> stream;
     std::string run;
-    bool greeted = false;  // has heard the list
+    bool greeted = false;     // has heard the list
+    bool knows_gpus = false;  // and how busy they are
   };
   void watch();
+  void look();
   void tell_lines();
   void tell_runs();
+  void tell_gpus();
 
   const Folders& folders_;
   Runs& runs_;
@@ -45,7 +50,11 @@ class Live {
   bool closing_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::vector<Listener> listeners_ LOCKSTEP_GUARDED_BY(mutex_);
   std::map<std::string, std::unique_ptr<journal::Tail>> tails_ LOCKSTEP_GUARDED_BY(mutex_);  // of runs that someone looks at
-  std::string told_;                                                                         // the list, as last told
+  std::map<std::string, std::string> told_;                                                  // cards, as last told
+  std::vector<std::string> order_;                                                           // their names
+  std::int64_t listed_ns_ = 0, loaded_ns_ = 0, commented_ns_ = 0;
+  GpuLoad load_;
+  std::string load_told_;
   std::thread thread_;
 };
 

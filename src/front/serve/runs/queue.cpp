@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "front/launch/devices/devices.h"
@@ -22,16 +23,23 @@ bool gpus_are_free() {
 
 }  // namespace
 
+// Without those that have begun.
 Json Queue::read() const {
   const std::filesystem::path path = folders_.own() / "queue.json";
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return Json::array();
   const Json list = base::json_if_any(base::read_text(path)).value_or(Json::array());
-  return list.is_array() ? list : Json::array();
+  Json waiting = Json::array();
+  for (const Json& one : list) {
+    if (one.is_object() && !begun_.contains(one.value("name", ""))) waiting.push_back(one);
+  }
+  return waiting;
 }
 
-void Queue::write(const Json& waiting) const {
+void Queue::write(const Json& waiting) {
+  base::real_files().create_directories(folders_.own());
   base::write_text_atomically(base::real_files(), folders_.own() / "queue.json", waiting.dump(1) + "\n");
+  begun_.clear();
 }
 
 void Queue::add(const std::string& name, const std::vector<std::string>& arguments) {
@@ -60,6 +68,11 @@ std::vector<std::string> Queue::names() const {
   return names;
 }
 
+std::string Queue::trouble() const {
+  base::Lock lock(mutex_);
+  return trouble_;
+}
+
 void Queue::advance(bool others_train) {
   if (others_train || names().empty() || !gpus_are_free()) return;
   Json next;
@@ -70,8 +83,26 @@ void Queue::advance(bool others_train) {
     next = waiting.front();
   }
   const std::string name = next.value("name", "");
-  starts_.start(name, next.value("arguments", std::vector<std::string>()));
-  remove(name);  // only now: at every moment it waits or has started
+  std::string trouble;
+  try {
+    starts_.start(name, next.value("arguments", std::vector<std::string>()));
+    begin(name);
+  } catch (const base::UserError& error) {
+    trouble = error.what();
+    if (trouble.starts_with('[')) trouble.erase(0, trouble.find(' ') + 1);  // "[ui] text"
+  }
+  base::Lock lock(mutex_);
+  trouble_ = std::move(trouble);
+}
+
+// Only when it has started: at every moment it waits or has begun.
+void Queue::begin(const std::string& name) {
+  try {
+    remove(name);
+  } catch (const base::UserError&) {
+    base::Lock lock(mutex_);
+    begun_.insert(name);  // until there is room to write that down
+  }
 }
 
 }  // namespace lockstep::serve

@@ -1,6 +1,7 @@
 // Runs that wait for their turn: one begins when no other trains and its GPUs are free.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,16 +21,20 @@ class Queue {
   void add(const std::string& name, const std::vector<std::string>& arguments);
   bool remove(const std::string& name);    // false where it does not wait
   std::vector<std::string> names() const;  // the next one first
-  // Starts the next one where it is its turn. `others_train`: some run here does.
+  // Starts the next one where it is its turn. `others_train`: some run here does. One that cannot be started waits on.
   void advance(bool others_train);
+  std::string trouble() const;  // why the next one could not be started, where it could not
 
  private:
   nlohmann::ordered_json read() const LOCKSTEP_REQUIRES(mutex_);
-  void write(const nlohmann::ordered_json& waiting) const LOCKSTEP_REQUIRES(mutex_);
+  void write(const nlohmann::ordered_json& waiting) LOCKSTEP_REQUIRES(mutex_);
+  void begin(const std::string& name);
 
   const Folders& folders_;
   Starts& starts_;
   mutable base::Mutex mutex_;
+  std::set<std::string> begun_ LOCKSTEP_GUARDED_BY(mutex_);  // that a full disk has kept in the file
+  std::string trouble_ LOCKSTEP_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::serve

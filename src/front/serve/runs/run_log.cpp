@@ -1,12 +1,15 @@
 // Lines become columns once; charts take means of them.
 #include "front/serve/runs/run_log.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <limits>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "journal/run_folder.h"
 
 namespace lockstep::serve {
@@ -33,6 +36,30 @@ std::optional<double> if_finite(double value) { return std::isfinite(value) ? st
 double seconds_of(const std::string& time) {
   std::tm parts{};
   return ::strptime(time.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts) != nullptr ? static_cast<double>(::timegm(&parts)) : missing;
+}
+
+// To four digits, which is more than a sparkline shows.
+double shortened(double value) { return base::parse_number(fmt::format("{:.4g}", value)).value_or(value); }
+
+std::int64_t whole(double value) {
+  constexpr double most = 9e15;  // what a double counts one by one
+  return std::isfinite(value) ? static_cast<std::int64_t>(std::clamp(value, -most, most)) : 0;
+}
+
+// The newest stay, and what says how a run began.
+void keep_newest(Json& events, std::size_t most) {
+  if (events.size() <= most) return;
+  const auto may_go = [](const Json& event) { return event["event"] != "started" && event["event"] != "model"; };
+  const auto oldest = std::find_if(events.begin(), events.end(), may_go);
+  events.erase(oldest == events.end() ? events.begin() : oldest);
+}
+
+// Every second one stays: a curve keeps its shape.
+void keep_every_second(Json& list, std::size_t most) {
+  if (list.size() <= most) return;
+  Json kept = Json::array();
+  for (std::size_t i = 1; i < list.size(); i += 2) kept.push_back(std::move(list[i]));
+  list = std::move(kept);
 }
 
 Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
@@ -88,26 +115,37 @@ void RunLog::take(const std::string& line) {
   if (json->contains("event")) {
     const std::string event = text_or_empty(*json, "event");
     if (event == "model") {
-      numbers_.total_steps = static_cast<std::int64_t>(if_finite(number_or_nan(*json, "total_steps")).value_or(0));
-      numbers_.parameters = static_cast<std::int64_t>(if_finite(number_or_nan(*json, "parameters")).value_or(0));
+      numbers_.total_steps = whole(number_or_nan(*json, "total_steps"));
+      numbers_.parameters = whole(number_or_nan(*json, "parameters"));
       numbers_.data = text_or_empty(*json, "data");
       numbers_.backend = text_or_empty(*json, "backend");
     }
     numbers_.finished = event == "finished" ? text_or_empty(*json, "reason") : "";
-    if (events_.size() < most_events) events_.push_back(*json);
+    events_.push_back(*json);
+    keep_newest(events_, most_events);
   } else if (json->contains("eval_loss")) {
     numbers_.eval_loss = if_finite(number_or_nan(*json, "eval_loss"));
-    if (evaluations_.size() < most_events) evaluations_.push_back(*json);
+    evaluations_.push_back(*json);
+    keep_every_second(evaluations_, most_events);
   } else if (json->contains("loss")) {
     take_step(*json);
   }
 }
 
 void RunLog::take_step(const Json& json) {
+  // A resumed run writes no step twice; a file that someone put together may.
+  const double step = number_or_nan(json, "step");
+  if (!std::isfinite(step)) return;
+  while (!values_[0].empty() && values_[0].back() >= step) {
+    for (std::vector<double>& column : values_) column.pop_back();
+  }
   for (std::size_t i = 0; i < column_count; ++i) values_[i].push_back(number_or_nan(json, columns[i]));
-  values_[column_count - 1].back() = seconds_of(text_or_empty(json, "time")) - first_seconds_;
+  // A clock that was set back, or another machine's, must not turn time around: charts are drawn from left to right.
+  std::vector<double>& seconds = values_[column_count - 1];
+  seconds.back() = seconds_of(text_or_empty(json, "time")) - first_seconds_;
+  if (const double before = seconds.size() > 1 ? seconds[seconds.size() - 2] : 0; !(seconds.back() >= before)) seconds.back() = before;
   last_ = json;
-  numbers_.last_step = static_cast<std::int64_t>(if_finite(number_or_nan(json, "step")).value_or(0));
+  numbers_.last_step = whole(step);
   numbers_.last_loss = if_finite(number_or_nan(json, "loss"));
   numbers_.tokens_per_second = if_finite(number_or_nan(json, "tokens_per_second"));
   numbers_.step_seconds = if_finite(number_or_nan(json, "step_seconds"));
@@ -119,7 +157,7 @@ RunNumbers RunLog::numbers() {
   const std::vector<double>& losses = values_[1];
   for (const auto& [begin, end] : stretches(0, losses.size(), sparkline_points)) {
     const double value = mean(losses, begin, end);
-    if (std::isfinite(value)) numbers.sparkline.push_back(value);
+    if (std::isfinite(value)) numbers.sparkline.push_back(shortened(value));
   }
   return numbers;
 }
@@ -138,10 +176,10 @@ Json RunLog::series(std::size_t points, double from, double to) {
   }
   Json least = Json::array(), most = Json::array();
   for (const auto& [first, last] : cuts) {
-    const auto [low, high] = std::minmax_element(values_[1].begin() + static_cast<std::ptrdiff_t>(first),
-                                                 values_[1].begin() + static_cast<std::ptrdiff_t>(last));
-    least.push_back(number_json(*low));
-    most.push_back(number_json(*high));
+    double low = missing, high = missing;
+    for (std::size_t i = first; i < last; ++i) low = std::fmin(low, values_[1][i]), high = std::fmax(high, values_[1][i]);  // not NaN's
+    least.push_back(number_json(low));
+    most.push_back(number_json(high));
   }
   made["columns"]["loss_least"] = std::move(least);
   made["columns"]["loss_most"] = std::move(most);

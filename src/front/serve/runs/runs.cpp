@@ -2,6 +2,7 @@
 #include "front/serve/runs/runs.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <limits>
@@ -27,7 +28,6 @@ using Json = nlohmann::ordered_json;
 using journal::RunFolder;
 
 constexpr double size_holds_s = 20;
-constexpr int monitor_lines = 40;
 
 bool is_newer(const fs::path& path, const fs::path& than) {
   std::error_code error;
@@ -105,10 +105,13 @@ Runs::State Runs::state_of(const std::string& name, const RunNumbers& numbers) {
   if (start && start->lives) return {"starting", ""};
   const auto waiting = queue_.names();
   if (std::find(waiting.begin(), waiting.end(), name) != waiting.end())
-    return {"waiting", "It begins when no other run trains and the GPUs are free."};
+    return {"waiting", waiting.front() == name && !queue_.trouble().empty() ? queue_.trouble()
+                                                                            : "It begins when no other run trains and the GPUs are free."};
   const auto ending = journal::read_ending(folder);
   const bool start_failed = start && (!ending || is_newer(folders_.own() / (name + ".start"), folder.root / "end.json"));
-  if (start_failed && numbers.finished.empty()) return {"failed", start->printed};
+  if (start_failed && numbers.finished.empty())
+    return {"failed", base::trim(start->printed).empty() ? "It ended without a word: its log could not be written, or it was killed."
+                                                         : start->printed};
   if (ending) return {ending->status, ending->report.empty() ? ending->error : ending->report};
   if (!numbers.finished.empty()) return {numbers.finished, ""};
   return {"killed", "The launcher ended without a word: it was killed, or the machine went down. What was saved is whole."};
@@ -122,10 +125,27 @@ std::uint64_t Runs::bytes_lately(const std::string& name) {
   return size.bytes;
 }
 
-Json Runs::card(const std::string& name) {
-  const auto log = logs_.of(folders_.output() / name);
+RunNumbers Runs::numbers_of(const std::string& name) {
+  const fs::path folder = folders_.output() / name;
+  struct stat file = {};
+  if (::stat(RunFolder{folder}.metrics().c_str(), &file) != 0) return {};
+  Read looks{.inode = file.st_ino,
+             .bytes = static_cast<std::uint64_t>(file.st_size),
+             .written_ns = file.st_mtim.tv_sec * 1'000'000'000 + file.st_mtim.tv_nsec};
+  {
+    base::Lock lock(mutex_);
+    const Read& before = read_[name];
+    if (before.inode == looks.inode && before.bytes == looks.bytes && before.written_ns == looks.written_ns) return before.numbers;
+  }
+  const auto log = logs_.of(folder);
   log->refresh();
-  const RunNumbers numbers = log->numbers();
+  looks.numbers = log->numbers();
+  base::Lock lock(mutex_);
+  return (read_[name] = std::move(looks)).numbers;
+}
+
+Json Runs::card(const std::string& name) {
+  const RunNumbers numbers = numbers_of(name);
   const State state = state_of(name, numbers);
   return {{"name", name},
           {"state", state.word},
@@ -212,27 +232,7 @@ Json Runs::log_lines(const std::string& name, int rank, int lines) {
 
 std::uint64_t Runs::bytes_on_disk(const std::string& name) { return bytes_in(folders_.run(name)); }
 
-Json Runs::machines(const std::string& name) {
-  Json list = Json::array();
-  const fs::path folder = folders_.output() / name / "monitor";
-  std::error_code error;
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
-  for (const fs::path& file : files) {
-    Json machine = {{"machine", nullptr}, {"last", nullptr}, {"straggler", nullptr}};
-    for (const std::string& line : journal::last_lines(file, monitor_lines)) {
-      const Json json = base::json_if_any(line).value_or(nullptr);
-      if (!json.is_object()) continue;
-      const std::string event = json.value("event", "");
-      machine[event == "machine" ? "machine" : event == "straggler" ? "straggler" : "last"] = json;
-    }
-    list.push_back(std::move(machine));
-  }
-  return list;
-}
+Json Runs::machines(const std::string& name) { return machines_.of(RunFolder{folders_.output() / name}.monitor()); }
 
 bool Runs::some_train() {
   const Json all = list();

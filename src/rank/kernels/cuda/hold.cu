@@ -1,6 +1,7 @@
 // Blocks that wait: as many threads, and as much shared memory, as a collective's kernel keeps from others meanwhile.
 #include <cstdint>
 
+#include "rank/kernels/cuda/clock.cuh"
 #include "rank/kernels/cuda/cuda.cuh"
 #include "rank/kernels/hold_table.h"
 
@@ -12,17 +13,11 @@ constexpr int threads = 544;            // of an NCCL kernel: 512 that move data
 constexpr int shared_bytes = 80 << 10;  // and about what it keeps of a multiprocessor's shared memory
 constexpr int one_block_threads = 32;   // a copy engine takes no multiprocessor: what starts it does, for a moment
 
-__device__ std::int64_t now() {
-  std::int64_t nanoseconds;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(nanoseconds));
-  return nanoseconds;
-}
-
-__global__ void stamp(std::int64_t* clock) { *clock = now(); }
+__global__ void stamp(std::int64_t* clock) { *clock = now_ns(); }
 
 __global__ void wait_until(const std::int64_t* clock, std::int64_t nanoseconds) {
   const std::int64_t end = *clock + nanoseconds;
-  while (now() < end) __nanosleep(200);
+  while (now_ns() < end) __nanosleep(200);
 }
 
 void begin(std::int64_t* clock, Stream stream) {

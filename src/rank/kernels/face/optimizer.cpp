@@ -58,6 +58,19 @@ void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::in
                               stream_of(out));
 }
 
+void sum_of_rows(const at::Tensor& out, const at::Tensor& rows) {
+  expect(rows.dim() == 2 && rows.size(0) > 0 && rows.size(1) == out.numel(), "rows are as long as their sum");
+  expect(rows.is_contiguous() && out.is_contiguous(), "rows and their sum are dense");
+  if (out.numel() == 0) return;
+  table_of(rows).sum_of_rows({.rows = rows.const_data_ptr(),
+                              .out = out.mutable_data_ptr(),
+                              .count_of_rows = rows.size(0),
+                              .width = rows.size(1),
+                              .type = type_of(rows),
+                              .out_type = type_of(out)},
+                             stream_of(rows));
+}
+
 at::Tensor sum_of_squares(std::span<const at::Tensor> flats) {
   expect(!flats.empty(), "a sum needs a buffer");
   std::int64_t blocks = 0;

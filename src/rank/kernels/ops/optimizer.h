@@ -1,4 +1,4 @@
-// The ops of a step's end and of a run's start: normal numbers, sums of squares, the judgment of a step, updates.
+// The ops of a step's end and of a run's start: normal numbers, sums over ranks and of squares, the judgment of a step, updates.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,16 @@ struct RandomNormal {
 };
 // out (f32) = std * normal numbers of (key, first + i).
 void random_normal(const at::Tensor& out, std::uint64_t key, double std, std::int64_t first = 0);
+
+// out[i] = rows[0][i] + rows[1][i] + ...: in f32, in this order, rounded once.
+struct SumOfRows {
+  const void* rows;  // [count_of_rows, width]
+  void* out;         // [width]
+  std::int64_t count_of_rows, width;
+  Type type, out_type;
+};
+// out: [width], rows: [any number, width], each of its own type: what ranks sent, added up in their order.
+void sum_of_rows(const at::Tensor& out, const at::Tensor& rows);
 
 // partials[p] = sum of squares of the p-th block: their sum is the whole, in an order that never changes. Blocks are of one size whatever
 // the buffer's: whoever holds some of a buffer's blocks has the same partials of them.
@@ -108,8 +118,8 @@ struct Nesterov {
 void nesterov(const at::Tensor& gradient, const at::Tensor& momentum, const at::Tensor& out, const at::Tensor& control,
               const UpdateSettings& settings);
 
-#define LOCKSTEP_OPTIMIZER_OPS(op)                                                                                          \
-  op(random_normal, RandomNormal) op(sum_of_squares, SumOfSquares) op(finish_gradients, FinishGradients) op(update, Update) \
-      op(adamw_8bit, AdamW8bit) op(nesterov, Nesterov)
+#define LOCKSTEP_OPTIMIZER_OPS(op)                                                                                                  \
+  op(random_normal, RandomNormal) op(sum_of_rows, SumOfRows) op(sum_of_squares, SumOfSquares) op(finish_gradients, FinishGradients) \
+      op(update, Update) op(adamw_8bit, AdamW8bit) op(nesterov, Nesterov)
 
 }  // namespace lockstep::kernels

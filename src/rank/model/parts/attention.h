@@ -13,7 +13,7 @@ enum class AttentionKind {
   cpu_flash,
   cudnn,      // CUDA, 16-bit: on an H200 1.5 to 1.9 times flash
   flash,      // CUDA, 16-bit: where cuDNN cannot, or the same bits are wanted every time
-  efficient,  // CUDA: f32, and head sizes that the others do not take
+  efficient,  // CUDA: f32, and heads of more than 256
 };
 AttentionKind attention_kind(const at::Tensor& q);  // [batch, heads, time, head_dim]
 
@@ -50,7 +50,7 @@ HeadViews head_views(const at::Tensor& qk, const at::Tensor& qkv, const Dims& di
 
 // Whether the same sizes come again and again: cuDNN builds a plan for each, which one prompt is not worth.
 enum class Sizes { recur, vary };
-// Returns [rows, heads x head_dim], a view of saved.out.
+// Returns [rows, heads x head_dim], a view of saved.out unless that is padded.
 at::Tensor attention_forward(const HeadViews& heads, Segments& segments, AttentionSaved& saved, Sizes sizes = Sizes::recur);
 
 struct HeadGradients {

@@ -86,11 +86,27 @@ void QuantizedMatrix::store(std::size_t piece, const std::function<at::Tensor(st
   const at::Tensor scales = nested ? at::empty({held.scales.numel()}, options_.dtype(at::kFloat)) : held.scales;
   for (std::int64_t first = 0; first < all; first += kChunk) {
     const std::int64_t count = std::min(kChunk, all - first);
-    const at::Tensor values = chunk(first, count).to(options_.device()).to(dtype()).contiguous();
-    kernels::quantize_blocks(values, kind_, held.codes.narrow(0, kernels::code_bytes(kind_, first), kernels::code_bytes(kind_, count)),
-                             scales.narrow(0, first / kernels::kWeightBlock, ceil_div(count, kernels::kWeightBlock)));
+    quantize(chunk(first, count).to(options_.device()).to(dtype()).contiguous(),
+             held.codes.narrow(0, kernels::code_bytes(kind_, first), kernels::code_bytes(kind_, count)),
+             scales.narrow(0, first / kernels::kWeightBlock, ceil_div(count, kernels::kWeightBlock)));
   }
-  if (!nested) return;
+  settle(held, scales);
+}
+
+void QuantizedMatrix::quantize(const at::Tensor& values, const at::Tensor& codes, const at::Tensor& scales) const {
+  kernels::quantize_blocks(values, kind_, codes, scales);
+}
+
+void QuantizedMatrix::put_together(std::size_t piece, const at::Tensor& codes, const at::Tensor& scales) {
+  pieces_[piece].codes.copy_(codes);
+  settle(pieces_[piece], scales);
+}
+
+void QuantizedMatrix::settle(kernels::QuantizedBlocks& held, const at::Tensor& scales) const {
+  if (!held.outer.defined()) {
+    if (!held.scales.is_same(scales)) held.scales.copy_(scales);
+    return;
+  }
   held.offset = mean_of(scales);
   kernels::quantize_scales(scales, held);
 }
@@ -114,22 +130,26 @@ void QuantizedMatrix::assign(std::size_t piece, const kernels::QuantizedBlocks& 
               "codes of the same matrix");
   held.codes.copy_(blocks.codes);
   if (packed_) {
-    if (held.outer.defined() != blocks.outer.defined())
-      throw base::usage_error("model",
-                              "the folder's 4-bit scales are {}, and ranks that hold shards of them take them as they are: set {}.",
-                              blocks.outer.defined() ? "quantized themselves" : "plain",
-                              blocks.outer.defined() ? "model.double_quant=true" : "model.double_quant=false");
+    assign_beside(piece, blocks);
     held.scales.copy_(blocks.scales);
-    if (!held.outer.defined()) return;
-    held.outer.copy_(blocks.outer);
-    held.map.copy_(blocks.map);
-    held.offset = blocks.offset;
+    if (held.outer.defined()) held.outer.copy_(blocks.outer);
     return;
   }
   const at::Tensor codes = held.codes;
   held =
       copied({.codes = {}, .scales = blocks.scales, .outer = blocks.outer, .map = blocks.map, .offset = blocks.offset}, options_.device());
   held.codes = codes;
+}
+
+void QuantizedMatrix::assign_beside(std::size_t piece, const kernels::QuantizedBlocks& blocks) {
+  kernels::QuantizedBlocks& held = pieces_[piece];
+  if (held.outer.defined() != blocks.outer.defined())
+    throw base::usage_error("model", "the folder's 4-bit scales are {}, and ranks that hold shards of them take them as they are: set {}.",
+                            blocks.outer.defined() ? "quantized themselves" : "plain",
+                            blocks.outer.defined() ? "model.double_quant=true" : "model.double_quant=false");
+  if (!held.outer.defined()) return;
+  held.map.copy_(blocks.map);
+  held.offset = blocks.offset;
 }
 
 void dequantize_into(const at::Tensor& out, const kernels::QuantizedBlocks& blocks) {

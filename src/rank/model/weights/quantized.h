@@ -35,6 +35,11 @@ class QuantizedMatrix {
   // The same, from whoever makes elements [first, first + count) when asked.
   void store(std::size_t piece, const std::function<at::Tensor(std::int64_t first, std::int64_t count)>& chunk);
 
+  // The two halves of store(), for whoever has a piece's blocks made in several places: codes and f32 scales of some whole blocks, from
+  // `values` in the unit's type on its device; and a piece of which all codes and f32 scales are known.
+  void quantize(const at::Tensor& values, const at::Tensor& codes, const at::Tensor& scales) const;
+  void put_together(std::size_t piece, const at::Tensor& codes, const at::Tensor& scales);
+
   // The weights [out, in] in the unit's type, written into `buffer`, which is made as large as needed and may be shared by matrices.
   const at::Tensor& dense(at::Tensor& buffer) const;
 
@@ -42,6 +47,9 @@ class QuantizedMatrix {
   const kernels::QuantizedBlocks& piece(std::size_t piece) const { return pieces_[piece]; }
   // Takes a copy of codes that were made elsewhere, with their scales as they are held there, plain or as codes. NF4 alone.
   void assign(std::size_t piece, const kernels::QuantizedBlocks& blocks);
+  // Of them, in memory that ranks share: what is no part of that memory. Codes and scales are the caller's to write into piece(), as much
+  // of them as this rank keeps. UserError where scales are not held as they are here.
+  void assign_beside(std::size_t piece, const kernels::QuantizedBlocks& blocks);
 
   std::int64_t elements(std::size_t piece) const { return counts_[piece]; }
   kernels::Codes kind() const { return kind_; }
@@ -51,6 +59,9 @@ class QuantizedMatrix {
   std::int64_t map_bytes() const;  // of them: what scales' codes stand for
 
  private:
+  // Scales as they are held, from f32 ones.
+  void settle(kernels::QuantizedBlocks& held, const at::Tensor& scales) const;
+
   kernels::Codes kind_;
   at::TensorOptions options_;
   std::vector<std::int64_t> shape_, counts_;

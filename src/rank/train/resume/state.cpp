@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "layout/shape.h"
-#include "rank/train/resume/from_first.h"
 #include "rank/train/resume/identity.h"
+#include "rank/train/resume/read_together.h"
 #include "rank/train/resume/resume.h"
 #include "journal/timeline.h"
 
@@ -113,22 +113,13 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
     if (newest && std::filesystem::exists(where / "checkpoints")) where /= "checkpoints";
   }
   if (!newest) {
-    if (group.rank() == 0) checkpoint::Reader(where).verify();
-    group.meet("verifying the checkpoint");
+    where = std::filesystem::canonical(where);  // `best`, or a slash at its end: the run's own checkpoint by another name
+    verify_together(group, where);
     return where;
   }
-  // Reading and verifying once is enough; it is the same disk.
-  std::string chosen;
-  if (group.rank() == 0) {
-    std::vector<std::string> skipped;
-    const auto found = checkpoint::newest_whole(where, &skipped);
-    for (const std::string& line : skipped) base::log_warning("resume: {}", line);
-    if (found) chosen = found->filename().string();
-  }
-  group.meet("verifying the checkpoint");
-  chosen = text_from_first(group, chosen, "checkpoint to resume from");
-  if (!chosen.empty()) return where / chosen;
+  if (auto found = newest_whole_together(group, where)) return found;
   if (asked != "auto") {
+    if (!where.has_filename()) where = where.parent_path();  // a slash at its end
     const auto aside = journal::find_abandoned(where.parent_path(), where.filename().string());
     throw base::checkpoint_error("resume", "there is no whole checkpoint in {}. Give a run folder or a step-NNNNNN folder to --resume{}.",
                                  where.string(), aside ? fmt::format("; this one was set aside as {}", aside->string()) : "");
@@ -175,18 +166,18 @@ void check_same_model(const checkpoint::Reader& reader, const config::ModelConfi
 
 namespace {
 
-void read_slice(const checkpoint::Reader& reader, std::string_view kind, const model::NamedSlice& slice) {
-  if (slice.view.sizes() == at::IntArrayRef(slice.shape)) return reader.read(kind, slice.name, slice.view);
-  if (slice.view.numel() > 0) reader.read_slice(kind, slice.name, slice.begin, slice.view);
+// Those that hold the same shards as this rank. Whole units each rank reads by itself: on one machine from one copy in memory.
+const comm::Group* readers_of(const parallel::Replica& replica) {
+  return replica.exchange != nullptr ? replica.store->replicas() : nullptr;
 }
 
 }  // namespace
 
-void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica) {
+void restore_weights(TensorReading& reading, const parallel::Replica& replica) {
   // Frozen weights are not in a checkpoint: they come from where they came from first.
   const auto stored_units = replica.adapters.empty() ? replica.in_forward_order() : replica.trained_in_forward_order();
   for (const model::Unit* unit : stored_units) {
-    for (const model::NamedSlice& slice : unit->pieces_in(unit->exact())) read_slice(reader, "model", slice);
+    reading.read("model", unit->pieces_in(unit->exact()));
     unit->refresh_weights();
   }
 }
@@ -226,8 +217,10 @@ Restored restore(Run& run, const std::filesystem::path& folder) try {
         folder.string(), data.at("fingerprint").get<std::string>(), data.at("seed").dump(), data.at("seq_len").dump(),
         run.task->training()->fingerprint(), run.config.trainer.seed, run.task->training()->sample_size());
   }
-  restore_weights(reader, run.replica);
-  for (const model::NamedSlice& slice : run.optimizer->named_state()) read_slice(reader, "optimizer", slice);
+  TensorReading reading(reader, readers_of(run.replica));
+  restore_weights(reading, run.replica);
+  reading.read("optimizer", run.optimizer->named_state());
+  base::log_info("[resume] read {} bytes of {} in {}", reader.bytes_read(), reader.bytes_held(), folder.string());
   const Json& optimizer = state.at("optimizer");
   run.progress.step = state.at("step");
   run.progress.trained = state.at("tokens");

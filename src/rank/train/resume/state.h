@@ -4,13 +4,14 @@
 #include <filesystem>
 #include <optional>
 
+#include "rank/train/resume/read_together.h"
 #include "rank/train/run.h"
 
 namespace lockstep::train {
 
 checkpoint::Contents contents_of(const Run& run);
 
-// Which checkpoint checkpoint.resume means, agreed by all ranks: rank 0 looks and verifies, the others take its word. Collective.
+// Which checkpoint checkpoint.resume means: rank 0 looks, and all look through what it finds, each at some of the files. Collective.
 // Rank 0 first finishes setting aside what an earlier start has turned away from.
 std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config,
                                                      const journal::RunFolder& folder);
@@ -25,8 +26,8 @@ struct Restored {
 // (unless data.allow_new_data).
 Restored restore(Run& run, const std::filesystem::path& checkpoint);
 
-// Weights alone, for generating text.
-void restore_weights(const checkpoint::Reader& reader, const parallel::Replica& replica);
+// Weights alone, as generating text needs them.
+void restore_weights(TensorReading& reading, const parallel::Replica& replica);
 // Throws, naming the differing keys, unless the checkpoint's model is this one.
 void check_same_model(const checkpoint::Reader& reader, const config::ModelConfig& model);
 

@@ -1,8 +1,6 @@
 // A micro-step: recorded where the policy says so, replayed where there is a graph, kernel by kernel otherwise.
 #include "rank/train/step/micro_steps.h"
 
-#include <cstdlib>
-
 #include "layout/flops.h"
 #include "rank/train/memory/device_memory.h"
 
@@ -31,8 +29,6 @@ std::unique_ptr<kernels::GraphRecorder> graph_recorder_for(const config::RunConf
   if (!config.trainer.cuda_graphs) return nullptr;
   // Activations that come back from the host are awaited across micro-steps; a trace shows blocks by name only kernel by kernel.
   if (config.trainer.offload_checkpoints || config.monitor.profile_steps > 0) return nullptr;
-  // Tried on CPUs alone so far: not before several GPUs have shown the same bits.
-  if (config.parallel.shard != config::ShardKind::none && std::getenv("LOCKSTEP_RECORD_SHARDS") == nullptr) return nullptr;
   return kernels::make_graph_recorder(device);
 }
 
@@ -86,9 +82,10 @@ void MicroSteps::forward(const data::Batch& batch, const at::Tensor& scale, cons
   if (answer.forget) graphs_.drop(*answer.forget);
   if (store_ != nullptr) {
     if (answer.may_replay && recordable && graphs_.may_record() && !graphs_.has(key_)) record_together(batch, scale, micro);
-  } else if (answer.record_adding)
-    record(GraphAction::adds, batch, scale, {.index = micro.index, .first = micro.first, .last = false});
-  if (store_ == nullptr && answer.record_reducing) record_reduction(batch, scale, micro);
+  } else {
+    if (answer.record_adding) record(GraphAction::adds, batch, scale, {.index = micro.index, .first = micro.first, .last = false});
+    if (answer.record_reducing) record_reduction(batch, scale, micro);
+  }
   replayed_ = answer.may_replay && graphs_.has(key_) && (store_ == nullptr || store_->replays(micro));
   if (replayed_)
     graphs_.fill(key_.place, batch, scale);
@@ -131,6 +128,7 @@ void MicroSteps::record(GraphAction action, const data::Batch& batch, const at::
                    if (store_ != nullptr) store_->settle();
                    return loss;
                  });
+  if (time_) time_->end_of_recording();
 }
 
 void MicroSteps::record_reduction(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {

@@ -13,7 +13,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::int64_t warm_up_steps = 5;
+constexpr std::int64_t untraced_steps = 5;
 
 torch::profiler::impl::ProfilerConfig profiler_config() {
   return torch::profiler::impl::ProfilerConfig(torch::profiler::impl::ProfilerState::KINETO);
@@ -101,15 +101,15 @@ Profile::Profile(std::int64_t steps, std::filesystem::path folder, int rank, at:
 
 void Profile::before_step(std::int64_t) {
   if (steps_ == 0) return;
-  if (seen_ == warm_up_steps) trace_.start();
-  if (seen_ == warm_up_steps + steps_) stop();
+  if (seen_ == untraced_steps) trace_.start();
+  if (seen_ == untraced_steps + steps_) stop();
   ++seen_;
 }
 
 void Profile::stop() {
   if (!trace_.running()) return;
   const auto stem = folder_ / fmt::format("rank-{}", rank_);
-  const std::int64_t traced = std::min(steps_, seen_ - warm_up_steps);
+  const std::int64_t traced = std::min(steps_, seen_ - untraced_steps);
   try {
     trace_.stop(stem, std::max<std::int64_t>(traced, 1));
   } catch (const std::exception& error) {

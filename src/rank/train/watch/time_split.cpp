@@ -18,17 +18,31 @@ Part part_of(Phase phase) {
   }
 }
 
-TimeSplit::TimeSplit(at::Device device) : stopwatch_(kernels::make_stopwatch(device, static_cast<int>(journal::part_count))) {}
+TimeSplit::TimeSplit(at::Device device, std::shared_ptr<Timeline> timeline)
+    : stopwatch_(kernels::make_stopwatch(device, static_cast<int>(journal::part_count))), timeline_(std::move(timeline)) {}
+
+void TimeSplit::mark(Part part) {
+  stopwatch_->enter(static_cast<int>(part));
+  if (timeline_) timeline_->begin("step", journal::name_of(part));
+}
 
 void TimeSplit::enter(Part part) {
   if (begun_ && part == part_) return;
   begun_ = true;
   part_ = part;
-  stopwatch_->enter(static_cast<int>(part));
+  mark(part);
 }
 
-void TimeSplit::wait(bool begins) {
-  if (begun_ && part_ != Part::communication) stopwatch_->enter(static_cast<int>(begins ? Part::communication : part_));
+void TimeSplit::record(Part part) {
+  recorded_ = part;
+  mark(part);
+}
+
+void TimeSplit::wait(bool begins, std::string_view kind) {
+  const Part part = recorded_.value_or(part_);
+  if (!begun_ && !recorded_) return;
+  if (part != Part::communication) stopwatch_->enter(static_cast<int>(begins ? Part::communication : part));
+  if (timeline_) begins ? timeline_->begin("waits", kind) : timeline_->end("waits");
 }
 
 }  // namespace lockstep::train

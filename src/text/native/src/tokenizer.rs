@@ -1,6 +1,5 @@
 //! A tokenizer.json: text to numbers and back.
 use crate::border::{guarded, Bytes, Failure, Numbers, View};
-use rayon::prelude::*;
 use tokenizers::Tokenizer;
 
 /// Truncation and padding that a tokenizer.json may carry are dropped: how long a sample is, is for the run to say.
@@ -9,16 +8,6 @@ fn open(json: &[u8]) -> Result<Tokenizer, Failure> {
     tokenizer.with_truncation(None)?;
     tokenizer.with_padding(None);
     Ok(tokenizer)
-}
-
-/// On the threads of the pool that it is called in.
-fn encode_all(tokenizer: &Tokenizer, texts: &[&str], add_special: bool) -> Result<(Vec<u32>, Vec<u32>), Failure> {
-    let encodings = texts
-        .par_iter()
-        .map(|text| Ok(tokenizer.encode_fast(*text, add_special)?.get_ids().to_vec()))
-        .collect::<Result<Vec<_>, Failure>>()?;
-    let lengths = encodings.iter().map(|ids| ids.len() as u32).collect();
-    Ok((encodings.concat(), lengths))
 }
 
 fn describe(tokenizer: &Tokenizer) -> String {
@@ -60,32 +49,6 @@ unsafe extern "C" fn lockstep_tokenizer_encode(
             let pairs = encoding.get_offsets().iter().flat_map(|&(begin, end)| [begin as u32, end as u32]);
             spans.write(pairs.collect::<Vec<u32>>().into());
         }
-        Ok(())
-    })
-}
-
-#[no_mangle]
-unsafe extern "C" fn lockstep_tokenizer_encode_all(
-    tokenizer: &Tokenizer,
-    texts: *const View,
-    count: usize,
-    add_special: bool,
-    threads: u32,
-    tokens: *mut Numbers,
-    lengths: *mut Numbers,
-    error: *mut Bytes,
-) -> bool {
-    guarded(error, || {
-        let views = if count == 0 { &[] } else { std::slice::from_raw_parts(texts, count) };
-        let texts = views.iter().map(|view| view.text()).collect::<Result<Vec<_>, Failure>>()?;
-        let (all, each) = if threads == 0 {
-            encode_all(tokenizer, &texts, add_special)?
-        } else {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build()?;
-            pool.install(|| encode_all(tokenizer, &texts, add_special))?
-        };
-        tokens.write(all.into());
-        lengths.write(each.into());
         Ok(())
     })
 }

@@ -1,0 +1,28 @@
+"""What other programs' calls take, by name: facts about them, for the tests. Hugging Face's TrainingArguments is asked itself."""
+
+# TrainingArguments of earlier versions.
+OLDER_TRAINING_ARGUMENTS = """evaluation_strategy no_cuda group_by_length warmup_ratio logging_dir per_gpu_train_batch_size per_gpu_eval_batch_size
+half_precision_backend fp16_backend fp16_opt_level tpu_num_cores tpu_metrics_debug past_index use_mps_device dispatch_batches split_batches
+include_tokens_per_second include_inputs_for_metrics push_to_hub_model_id push_to_hub_organization push_to_hub_token torchdynamo ray_scope
+jit_mode_eval use_ipex sharded_ddp mp_parameters fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap save_safetensors
+use_legacy_prediction_loop overwrite_output_dir adafactor xpu_backend""".split()
+
+SFT_CONFIG = """model_init_kwargs chat_template_path dataset_text_field dataset_kwargs dataset_num_proc eos_token pad_token max_length max_seq_length
+truncation_mode packing packing_strategy padding_free pad_to_multiple_of eval_packing completion_only_loss assistant_only_loss
+activation_offloading loss_type shuffle_dataset dataset_batch_size num_of_sequences chars_per_token neftune_noise_alpha use_liger
+use_liger_kernel""".split()
+
+# PEFT's, under its own names.
+LORA_CONFIG = """r target_modules exclude_modules lora_alpha lora_dropout fan_in_fan_out bias use_rslora modules_to_save init_lora_weights
+layers_to_transform layers_pattern rank_pattern alpha_pattern megatron_config megatron_core trainable_token_indices loftq_config eva_config
+corda_config use_dora use_qalora qalora_group_size layer_replication runtime_config lora_bias target_parameters task_type inference_mode
+peft_type auto_mapping base_model_name_or_path revision arrow_config ensure_weight_tying alora_invocation_tokens""".split()
+
+UNSLOTH_FROM_PRETRAINED = """model_name max_seq_length dtype load_in_4bit load_in_8bit load_in_16bit full_finetuning token device_map rope_scaling
+fix_tokenizer trust_remote_code use_gradient_checkpointing resize_model_vocab revision use_exact_model_name offload_embedding
+float32_mixed_precision fast_inference gpu_memory_utilization float8_kv_cache random_state max_lora_rank disable_log_stats qat_scheme
+load_in_fp8 unsloth_tiled_mlp unsloth_vllm_standby attn_implementation text_only local_files_only""".split()
+
+UNSLOTH_GET_PEFT_MODEL = """r target_modules lora_alpha lora_dropout bias layers_to_transform layers_pattern use_gradient_checkpointing random_state
+max_seq_length use_rslora modules_to_save init_lora_weights loftq_config temporary_location qat_scheme target_parameters ensure_weight_tying
+finetune_vision_layers finetune_language_layers finetune_attention_modules finetune_mlp_modules use_dora""".split()
