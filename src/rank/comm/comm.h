@@ -143,7 +143,9 @@ class World {
   const at::Device& device() const { return device_; }
   // `look` is called some twenty times a second, by the thread that watches operations, for as long as the world lives. One at most.
   void watch(std::function<void()> look);
-  // What operations of all groups come to.
+  // Takes note of operations that have finished, as the watcher does some twenty times a second. Any thread.
+  void note_finished() const;
+  // What operations of all groups come to. An operation's time is in it once it is noted to have finished.
   Ledger& ledger() const { return *ledger_; }
   // Why another backend than the first choice is used; empty if it is not.
   const std::string& fallback() const { return fallback_; }

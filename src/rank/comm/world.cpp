@@ -112,14 +112,19 @@ World::World(const Options& options, std::shared_ptr<journal::PageWriter> page)
   connect_everyone(options);
   connection_->watcher = std::thread([this] {
     while (!connection_->stopping) {
+      note_finished();
       {
         const base::Lock lock(connection_->mutex);
-        for (const Member& member : connection_->groups) member.group.mark_finished();
         if (connection_->look) connection_->look();
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   });
+}
+
+void World::note_finished() const {
+  const base::Lock lock(connection_->mutex);
+  for (const Member& member : connection_->groups) member.group.mark_finished();
 }
 
 void World::connect_everyone(const Options& options) {

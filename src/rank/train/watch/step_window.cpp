@@ -35,6 +35,7 @@ std::vector<journal::PartSeconds> StepWindow::rank_seconds(std::span<const doubl
 
 std::vector<journal::CollectiveLine> StepWindow::collectives() {
   std::vector<journal::CollectiveLine> lines;
+  run_.world->note_finished();  // a step may be over before the watcher looks again: its operations would count without their time
   auto entries = run_.world->ledger().entries();
   for (const auto& [kind, now] : entries) {
     const comm::Ledger::Entry& told = told_collectives_[kind];
