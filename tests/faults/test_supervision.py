@@ -207,7 +207,7 @@ def test_the_kernels_out_of_memory_killer_is_recognized(start, small_memory):
 def test_headless_prints_json_lines_only(start):
     job = start("--ranks", 2, "--headless", FAKE_STEPS=6).wait()
     lines = [json.loads(line) for line in job.out.splitlines()]
-    assert lines[0]["event"] == "plan" and lines[0]["ranks"] == 2 and lines[0]["backend"] == "gloo"
+    assert lines[0]["event"] == "plan" and lines[0]["ranks"] == 2 and lines[0]["backend"] == "cpu"
     assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4, 5, 6]
     assert lines[-1]["event"] == "end" and lines[-1]["status"] == "complete" and lines[-1]["exit_code"] == 0
     assert job.err == ""

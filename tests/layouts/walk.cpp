@@ -73,7 +73,7 @@ std::vector<Walked> walk(const Table& table, const std::vector<Job>& jobs, int r
   }
   const std::string folder = std::getenv(folder_variable);
   const auto outcomes = testing::try_ranks(
-      ranks, config::Backend::gloo,
+      ranks, config::Backend::cpu,
       [&](comm::World& world) {
         train_in_turn(table, jobs, folder, world);
         return std::vector<double>{};

@@ -207,7 +207,8 @@ std::vector<Option> devices() {
       }),
       option<&R::trainer, &T::distributed, &DistributedConfig::backend>({
           .key = "trainer.distributed.backend",
-          .says = "What carries gradients between ranks; cpu averages device tensors through the host.",
+          .says = "What carries gradients between ranks: nccl between GPUs; cpu, memory that ranks of a machine share, which device "
+                  "tensors take a detour through; gloo, its connections everywhere.",
           .aliases = {{"ddp_backend"}, {"distributed_backend"}, {"sync_backend"}},
           .flags = {"--sync-backend", "--distributed-backend"},
       }),

@@ -147,7 +147,7 @@ Outcome check_gloo(Context& context) {
 }
 
 Outcome check_nccl(Context& context) {
-  if (!context.on_gpus) return {{not_here("no GPU: ranks on the CPU talk by Gloo")}};
+  if (!context.on_gpus) return {{not_here("no GPU: ranks on the CPU share memory, and talk by Gloo between machines")}};
   if (const std::string why = why_not(context); !why.empty()) return {{not_here(why)}};
   config::Settings settings = settings_for(context, config::DeviceKind::cuda);
   settings.values.trainer.distributed.backend = config::Backend::nccl;

@@ -158,7 +158,7 @@ class World {
     Group group;
   };
   void connect_everyone(const Options& options);
-  std::shared_ptr<Transport> host_transport(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size) const;
+  std::shared_ptr<Transport> host_transport(const c10::intrusive_ptr<c10d::Store>& keys, const std::vector<int>& members) const;
   const Group& add(std::string name, std::vector<int> ranks, std::shared_ptr<Transport> transport,
                    const c10::intrusive_ptr<c10d::Store>& keys);
 

@@ -45,6 +45,10 @@ std::shared_ptr<Transport> make_queued_transport(std::shared_ptr<Transport> host
 struct Seat {
   int rank, size;
 };
+// Between ranks of one machine, host tensors. Operations move on while somebody waits for one. Collective over the store; null, on all
+// ranks of the group alike, where they cannot see each other's memory: `reason` says why.
+std::shared_ptr<Transport> make_shared_memory_transport(c10d::Store& store, Seat seat, std::vector<int> in_world, double timeout_s,
+                                                        std::string& reason);
 struct ModelledLink;
 class Holder;
 // A rank of a group that is not there (modelled.h), beside compute.

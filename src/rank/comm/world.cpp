@@ -73,6 +73,12 @@ struct World::Connection {
 
 namespace {
 
+Seat seat_among(const std::vector<int>& members, int rank) {
+  const auto mine = std::find(members.begin(), members.end(), rank);
+  base::check(mine != members.end() && std::is_sorted(members.begin(), members.end()), "a rank asks for groups that it is in");
+  return {static_cast<int>(mine - members.begin()), static_cast<int>(members.size())};
+}
+
 // NCCL's start waits for every rank: one on which it fails must be heard by the others, or they wait for it for ever.
 std::shared_ptr<Transport> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const World::Options& options, std::string& failure) {
   const auto without_room = [](const std::string& text) { return text.starts_with("[comm] ") ? text.substr(7) : text; };
@@ -150,14 +156,22 @@ void World::connect_everyone(const Options& options) {
       backend_ = config::Backend::cpu;
     }
   }
-  if (!transport) transport = host_transport(connection_->store, place_.rank, place_.world_size);
+  if (!transport) transport = host_transport(connection_->store, all);
   everyone_ = &add("world", std::move(all), std::move(transport), connection_->store);
 }
 
-std::shared_ptr<Transport> World::host_transport(const c10::intrusive_ptr<c10d::Store>& keys, int rank, int size) const {
-  auto gloo = make_backend_transport(make_gloo(keys, place_, {rank, size}, timeout_s_));
+std::shared_ptr<Transport> World::host_transport(const c10::intrusive_ptr<c10d::Store>& keys, const std::vector<int>& members) const {
+  const Seat seat = seat_among(members, place_.rank);
+  std::shared_ptr<Transport> wire;
+  if (backend_ == config::Backend::cpu) {
+    std::string reason;
+    wire = make_shared_memory_transport(*keys, seat, members, timeout_s_, reason);
+    if (!wire)
+      base::log_info("group of ranks {} to {} talks by Gloo: no memory is shared there ({})", members.front(), members.back(), reason);
+  }
+  if (!wire) wire = make_backend_transport(make_gloo(keys, place_, seat, timeout_s_));
   // Gloo's own device path copies through the host as well, but blocks the stream while it does.
-  return make_queued_transport(make_rank_order_transport(std::move(gloo)), device_);
+  return make_queued_transport(make_rank_order_transport(std::move(wire)), device_);
 }
 
 const Group& World::group(std::string_view name, const std::vector<int>& members) {
@@ -171,15 +185,13 @@ const Group& World::group(std::string_view name, const std::vector<int>& members
 }
 
 const Group& World::own_group(std::string_view name, const std::vector<int>& members) {
-  const auto mine = std::find(members.begin(), members.end(), place_.rank);
-  base::check(mine != members.end() && std::is_sorted(members.begin(), members.end()), "a rank asks for groups that it is in");
-  const int rank = static_cast<int>(mine - members.begin()), size = static_cast<int>(members.size());
+  const Seat seat = seat_among(members, place_.rank);
   const std::string full_name = fmt::format("{}@{}", name, members.front());  // each rank is in one group of a name: the first tells which
-  if (size == 1) return add(full_name, members, make_single_transport(), {});
-  if (links_) return add(full_name, members, make_modelled_transport({rank, size}, links_->of(members), links_->holder, device_), {});
+  if (seat.size == 1) return add(full_name, members, make_single_transport(), {});
+  if (links_) return add(full_name, members, make_modelled_transport(seat, links_->of(members), links_->holder, device_), {});
   const auto keys = c10::make_intrusive<c10d::PrefixStore>(full_name, connection_->store);
-  auto transport = backend_ == config::Backend::nccl ? make_backend_transport(make_nccl(keys, place_, {rank, size}, timeout_s_, device_))
-                                                     : host_transport(keys, rank, size);
+  auto transport = backend_ == config::Backend::nccl ? make_backend_transport(make_nccl(keys, place_, seat, timeout_s_, device_))
+                                                     : host_transport(keys, members);
   return add(full_name, members, std::move(transport), keys);
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "config/config.h"
 #include "rank/comm/transport.h"
 #include "support/ranks/run_ranks.h"
 
@@ -26,11 +27,16 @@ std::vector<double> values(const at::Tensor& tensor) {
   return {host.const_data_ptr<double>(), host.const_data_ptr<double>() + host.numel()};
 }
 
-class Collectives : public ::testing::TestWithParam<int> {};
+// Ranks, and what carries their bytes. `automatic` is memory that ranks share on CPUs, and NCCL on GPUs.
+class Collectives : public ::testing::TestWithParam<std::tuple<int, config::Backend>> {
+ protected:
+  static int ranks() { return std::get<0>(GetParam()); }
+  static config::Backend backend() { return ranks() == 1 ? config::Backend::automatic : std::get<1>(GetParam()); }
+};
 
 TEST_P(Collectives, AllReduceSums) {
-  const int ranks = GetParam();
-  const auto results = run_ranks(ranks, config::Backend::automatic, [](comm::World& world) {
+  const int ranks = this->ranks();
+  const auto results = run_ranks(ranks, backend(), [](comm::World& world) {
     const at::Tensor mine = numbers(world, 5, 10.0 * world.place().rank);
     world.everyone().all_reduce(mine, Reduce::sum, "test").wait();
     return values(mine);
@@ -42,8 +48,8 @@ TEST_P(Collectives, AllReduceSums) {
 }
 
 TEST_P(Collectives, AllReduceMaxAndMin) {
-  const int ranks = GetParam();
-  const auto results = run_ranks(ranks, config::Backend::automatic, [](comm::World& world) {
+  const int ranks = this->ranks();
+  const auto results = run_ranks(ranks, backend(), [](comm::World& world) {
     const at::Tensor high = numbers(world, 1, world.place().rank), low = numbers(world, 1, world.place().rank);
     world.everyone().all_reduce(high, Reduce::max, "test").wait();
     world.everyone().all_reduce(low, Reduce::min, "test").wait();
@@ -53,8 +59,8 @@ TEST_P(Collectives, AllReduceMaxAndMin) {
 }
 
 TEST_P(Collectives, ReducesHalfPrecisionInF32) {
-  const int ranks = GetParam();
-  const auto results = run_ranks(ranks, config::Backend::automatic, [](comm::World& world) {
+  const int ranks = this->ranks();
+  const auto results = run_ranks(ranks, backend(), [](comm::World& world) {
     // 256 + 1 is not a bf16 number: summed in bf16 the ones would vanish one by one.
     const at::Tensor mine =
         at::full({3}, world.place().rank == 0 ? 256.0 : 1.0, at::TensorOptions().dtype(at::kBFloat16).device(world.device()));
@@ -75,13 +81,14 @@ at::Tensor hard_to_add(int rank, std::int64_t count, at::ScalarType type) {
 }
 
 TEST_P(Collectives, HostSumsAreInRankOrder) {
-  const int ranks = GetParam();
+  const int ranks = this->ranks();
   // Few numbers, many, and a count that ranks do not divide.
   const auto each = [](const auto& body) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
       for (const std::int64_t count : {7, 40'000, 40'001}) body(type, count);
   };
-  const auto results = run_ranks(ranks, config::Backend::cpu, [&](comm::World& world) {
+  const auto host = backend() == config::Backend::automatic ? config::Backend::cpu : backend();
+  const auto results = run_ranks(ranks, host, [&](comm::World& world) {
     const comm::Group& group = world.everyone();
     std::vector<double> sums;
     each([&](at::ScalarType type, std::int64_t count) {
@@ -111,8 +118,8 @@ TEST_P(Collectives, HostSumsAreInRankOrder) {
 }
 
 TEST_P(Collectives, BroadcastGatherScatter) {
-  const int ranks = GetParam();
-  const auto results = run_ranks(ranks, config::Backend::automatic, [ranks](comm::World& world) {
+  const int ranks = this->ranks();
+  const auto results = run_ranks(ranks, backend(), [ranks](comm::World& world) {
     const comm::Group& group = world.everyone();
     const at::Tensor given = numbers(world, 2, 100.0 * group.rank());
     group.broadcast(given, ranks - 1, "test").wait();
@@ -137,7 +144,12 @@ TEST_P(Collectives, BroadcastGatherScatter) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives,
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4),
+                                            ::testing::Values(config::Backend::automatic, config::Backend::gloo)),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", std::get<0>(info.param), config::name_of(std::get<1>(info.param)));
+                         });
 
 TEST(PointToPoint, PassesAlongTheLine) {
   const auto results = run_ranks(3, config::Backend::automatic, [](comm::World& world) {
