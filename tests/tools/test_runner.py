@@ -16,14 +16,14 @@ FAILS = '<testcase name="b" classname="T"><failure message="no"/></testcase>'
 SKIPS = '<testcase name="c" classname="T" result="skipped"><skipped message="%s"/></testcase>'
 
 
-def run(folder, programs, *arguments, **variables):
+def run(folder, programs, *arguments, environment=os.environ, **variables):
     (folder / "bin").mkdir(parents=True, exist_ok=True)
     (folder / "test_programs.txt").write_text("\n".join(programs) + "\n")
     for name, script in programs.items():
         program = folder / "bin" / name
         program.write_text(f"#!/bin/sh\n{REPORT}{script}\n")
         program.chmod(0o755)
-    environment = {key: value for key, value in os.environ.items() if key != "CI"}
+    environment = {key: value for key, value in environment.items() if key != "CI"}
     return subprocess.run([sys.executable, ROOT / "tools/run_tests.py", "--build", folder, *map(str, arguments)], capture_output=True, text=True, timeout=60,
                           env={**environment, **variables})
 
@@ -56,6 +56,16 @@ def test_every_program_that_was_built_is_run_and_an_empty_folder_is_no_success(t
     (tmp_path / "empty").mkdir()
     empty = run(tmp_path, {"one": f"write '{PASSES}'"}, "--pytest", tmp_path / "empty")
     assert empty.returncode == 1 and "has no test_*.py" in empty.stderr
+
+
+def test_threads_that_wait_leave_their_core_to_other_parts(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    passive = {"one": f'[ "$OMP_WAIT_POLICY" = passive ] && write \'{PASSES}\''}
+    assert run(tmp_path, passive, environment=environment).returncode == 0
+    assert run(tmp_path, passive, environment=environment, OMP_WAIT_POLICY="active").returncode == 1, "who asks for something else gets it"
+    asked = "import conftest, os; print(os.environ['OMP_WAIT_POLICY'])"
+    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT / "tests", capture_output=True, text=True, env=environment)
+    assert done.stdout == "passive\n", done.stderr
 
 
 def test_signals_count_however_the_tests_were_started():
