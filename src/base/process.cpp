@@ -32,6 +32,30 @@ std::vector<pid_t> threads_of(pid_t pid) {
   return threads;
 }
 
+namespace {
+
+std::uint64_t switches_of(pid_t pid, pid_t thread) {
+  std::ifstream file(fmt::format("/proc/{}/task/{}/status", pid, thread));
+  std::uint64_t switches = 0;
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (line.find("ctxt_switches") >= colon) continue;  // both kinds: the thread's own doing, and the scheduler's
+    if (const auto count = parse_integer(trim(line.substr(colon + 1)))) switches += static_cast<std::uint64_t>(*count);
+  }
+  return switches;
+}
+
+}  // namespace
+
+std::vector<DeepSleep> deep_sleeps(pid_t pid) {
+  std::vector<DeepSleep> sleeps;
+  for (const pid_t thread : threads_of(pid)) {
+    const auto stat = process_stat(pid, thread);
+    if (!stat.empty() && stat[0] == "D") sleeps.push_back({thread, switches_of(pid, thread)});
+  }
+  return sleeps;
+}
+
 std::uint64_t pid_namespace() {
   struct stat status {};
   return ::stat("/proc/self/ns/pid", &status) == 0 ? static_cast<std::uint64_t>(status.st_ino) : 0;

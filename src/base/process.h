@@ -14,6 +14,13 @@ namespace lockstep::base {
 std::vector<std::string> process_stat(pid_t pid, pid_t thread = 0);
 std::vector<pid_t> threads_of(pid_t pid);
 
+// A thread in uninterruptible sleep: state D.
+struct DeepSleep {
+  pid_t thread;
+  std::uint64_t switches;  // how often it has left a core so far: where this stays the same, it has slept all the time
+};
+std::vector<DeepSleep> deep_sleeps(pid_t pid);
+
 // Pids mean the same only to processes that have the same one of these.
 std::uint64_t pid_namespace();
 

@@ -68,7 +68,7 @@ struct PageView {
   std::int64_t created_ns = 0;                   // when the page was made
   bool alive = true;                             // its writer still is; not a matter of pids, so it holds across containers too
   ProcessState process = ProcessState::running;  // where a launcher has looked
-  std::int64_t process_since_ns = 0;
+  std::int64_t process_since_ns = 0;             // uninterruptible: since when one of its threads has slept without a break
   Phase phase = Phase::starting;
   std::int64_t step = 0;              // 0 before the first
   std::int64_t phase_since_ns = 0;    // monotonic clock, comparable across processes of a machine

@@ -182,6 +182,16 @@ def test_a_rank_that_is_stopped_while_others_save_is_named_and_may_go_on(start):
     assert job.steps() == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_disk_that_does_not_answer_is_named_and_may_come_back(start):
+    """Rank 1 sleeps within the kernel while it saves. Where the disk only takes its time, nothing is said of it."""
+    job = start(*TINY, "--ranks", 2, "--max-steps", 6, "monitor.stall_seconds=2", "monitor.stall_abort_seconds=3", "trainer.save_interval=3", worker=None,
+                LOCKSTEP_TEST_FAULT="rank=1 step=3 phase=saving action=deep_sleep seconds=8").wait()
+    assert job.code == 0, job.out + job.err
+    asleep = re.search(r"rank 1 is saving a checkpoint since \d+ s, in uninterruptible sleep \(process (\d+) is in state D\).*\. The run waits for it: rank 1 waits", job.out)
+    assert asleep and f"as root `cat /proc/{asleep[1]}/stack`" in job.out, job.out
+    assert "moving again" in job.out and job.steps() == [1, 2, 3, 4, 5, 6]
+
+
 def test_one_ranks_long_work_meets_no_deadline(start):
     """Operations fail after 5 s here. Rank 0 is held for longer where it loads, where it saves, and (as a stopped process) where it finishes."""
     short = [*TINY, "--ranks", 2, "parallel.timeout_s=5"]

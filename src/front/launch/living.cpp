@@ -33,7 +33,7 @@ std::string value_of(const std::vector<std::string>& variables, std::string_view
 void look_at_its_process(LivingRank& rank) {
   if (rank.page.pid_namespace != base::pid_namespace()) return;  // another container's numbers mean others here
   const auto pid = static_cast<pid_t>(rank.page.pid);
-  rank.page.process = rank.page.alive ? look_at_process(pid, /*every_thread=*/false) : journal::ProcessState::gone;
+  rank.page.process = rank.page.alive ? look_at_process(pid) : journal::ProcessState::gone;
   const fs::path process = fs::path("/proc") / std::to_string(pid);
   const std::vector<std::string> arguments = words_of(process / "cmdline"), variables = words_of(process / "environ");
   for (std::size_t i = 0; i + 1 < arguments.size(); ++i) {

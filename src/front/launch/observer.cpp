@@ -1,6 +1,7 @@
 // What an observer hears in words that it does not take up otherwise.
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "front/launch/launch.h"
 
 namespace lockstep::launch {
@@ -17,7 +18,7 @@ std::string_view stopping_words(bool asked_elsewhere) {
 
 std::string stalled_words(const Stall& stall, double abort_seconds) {
   if (!stall.ends_job)
-    return fmt::format("{}. The others will wait for it: {}.", stall.text, stall.advice.empty() ? "look there" : stall.advice.front());
+    return fmt::format("{}. The run waits for it: {}.", stall.text, stall.advice.empty() ? "look there" : base::join(stall.advice, "; "));
   return fmt::format("nothing has moved for {:.0f} s: {}. The job is ended after {:.0f} s (monitor.stall_abort_seconds).", stall.seconds,
                      stall.text, abort_seconds);
 }

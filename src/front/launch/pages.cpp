@@ -48,18 +48,11 @@ bool nobody_holds(const fs::path& folder, std::vector<base::FileLock>& held) {
 
 }  // namespace
 
-journal::ProcessState look_at_process(pid_t pid, bool every_thread) {
+journal::ProcessState look_at_process(pid_t pid) {
   using journal::ProcessState;
   const auto first = base::process_stat(pid);
   if (first.empty() || first[0] == "Z" || first[0] == "X") return ProcessState::gone;
-  if (first[0] == "T" || first[0] == "t") return ProcessState::stopped;
-  if (!every_thread) return ProcessState::running;
-  const auto threads = base::threads_of(pid);
-  const bool one_sleeps = std::any_of(threads.begin(), threads.end(), [pid](pid_t thread) {
-    const auto stat = base::process_stat(pid, thread);
-    return !stat.empty() && stat[0] == "D";
-  });
-  return one_sleeps ? ProcessState::uninterruptible : ProcessState::running;
+  return first[0] == "T" || first[0] == "t" ? ProcessState::stopped : ProcessState::running;
 }
 
 std::filesystem::path make_pages_folder(const std::string& job) {
@@ -154,19 +147,37 @@ bool Pages::left_by_an_earlier_job(const journal::PageView& page) {
 void Pages::look_at_processes() {
   if (base::seconds_since(looked_ns_) >= look_every_s) {
     looked_ns_ = base::now_ns();
-    for (const auto& view : views_) {
-      const bool visible = view.pid_namespace == base::pid_namespace();
-      const bool idle = base::seconds_since(view.progress_ns) > look_every_s;
-      const auto state = visible ? look_at_process(static_cast<pid_t>(view.pid), /*every_thread=*/idle) : journal::ProcessState::running;
-      Look& look = looks_[view.pid];
-      if (state != look.state || look.since_ns == 0) look = {state, looked_ns_};
-    }
+    for (const auto& view : views_) look_at(view);
   }
   for (auto& view : views_) {
     const auto look = looks_.find(view.pid);
     if (look != looks_.end()) std::tie(view.process, view.process_since_ns) = std::pair(look->second.state, look->second.since_ns);
     if (!view.alive) view.process = journal::ProcessState::gone;
   }
+}
+
+void Pages::look_at(const journal::PageView& view) {
+  using journal::ProcessState;
+  const auto pid = static_cast<pid_t>(view.pid);
+  ProcessState state = view.pid_namespace == base::pid_namespace() ? look_at_process(pid) : ProcessState::running;
+  Look& look = looks_[view.pid];
+  std::int64_t since_ns = looked_ns_;
+  // Where a disk works, threads that wait for it run now and then; where it does not answer, one of them sleeps on and on. To look at
+  // all threads costs a file each.
+  std::map<std::pair<pid_t, std::uint64_t>, std::int64_t> sleeps;
+  const bool idle = base::seconds_since(view.progress_ns) > look_every_s;
+  if (state == ProcessState::running && idle && view.pid_namespace == base::pid_namespace()) {
+    for (const base::DeepSleep& sleep : base::deep_sleeps(pid)) {
+      const std::pair key(sleep.thread, sleep.switches);
+      const auto known = look.sleeps.find(key);
+      since_ns = std::min(since_ns, sleeps[key] = known == look.sleeps.end() ? looked_ns_ : known->second);
+      state = ProcessState::uninterruptible;
+    }
+  }
+  look.sleeps = std::move(sleeps);
+  const bool goes_on = state == look.state && state != ProcessState::uninterruptible && look.since_ns != 0;
+  look.state = state;
+  if (!goes_on) look.since_ns = since_ns;
 }
 
 const journal::PageView* Pages::of(int rank) const {

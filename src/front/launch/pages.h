@@ -17,8 +17,8 @@
 
 namespace lockstep::launch {
 
-// every_thread: whether any of its threads is in uninterruptible sleep is looked for too, which costs a file a thread.
-journal::ProcessState look_at_process(pid_t pid, bool every_thread);
+// Running, stopped or gone: its main thread is looked at alone.
+journal::ProcessState look_at_process(pid_t pid);
 
 // Makes the folder of the pages, and removes it at the end. While it lives it holds a lock there, by which others know that the folder
 // is in use.
@@ -40,11 +40,13 @@ class Pages {
   void find_others();
   bool left_by_an_earlier_job(const journal::PageView& page);
   void look_at_processes();
+  void look_at(const journal::PageView& view);
   base::FileLock lock_folder() const;
 
   struct Look {
     journal::ProcessState state = journal::ProcessState::running;
     std::int64_t since_ns = 0;
+    std::map<std::pair<pid_t, std::uint64_t>, std::int64_t> sleeps = {};  // by thread and switches: since when
   };
   std::filesystem::path folder_;
   std::string job_;

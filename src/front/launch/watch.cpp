@@ -113,25 +113,32 @@ std::string who_does_what(std::span<const PageView> pages, std::int64_t now_ns) 
 
 std::optional<Stall> find_stall(std::span<const PageView> pages, std::int64_t now_ns, double stall_seconds) {
   std::int64_t newest = 0;
-  std::vector<int> causes, stopped;
-  bool others_work = false;
-  const bool one_is_stopped =
-      std::any_of(pages.begin(), pages.end(), [](const PageView& page) { return page.process == ProcessState::stopped; });
+  std::vector<int> causes, held;
+  bool others_work = false, disk_may_answer = false;
+  const auto is_stopped = [](const PageView& page) { return page.process == ProcessState::stopped; };
+  // What may take long is at the disk again and again; here one wait for it has lasted for so long.
+  const auto is_asleep = [&](const PageView& page) {
+    return page.process == ProcessState::uninterruptible && may_take_long(page.phase) && page.phase != Phase::done &&
+           waits_in(page) == nullptr && seconds_between(page.process_since_ns, now_ns) >= stall_seconds;
+  };
+  const bool one_is_stuck =
+      std::any_of(pages.begin(), pages.end(), [&](const PageView& page) { return is_stopped(page) || is_asleep(page); });
   for (const auto& page : pages) {
     if (page.phase == Phase::done) continue;  // it may sleep; what others wait for may be just this
-    const bool is_stopped = page.process == ProcessState::stopped;
+    const bool stuck = is_stopped(page) || is_asleep(page);
     const bool waits = waits_in(page) != nullptr;
-    // What takes long goes on by itself; not so in a stopped process, nor for those who wait for it.
-    if (may_take_long(page.phase) && !is_stopped && !(waits && one_is_stopped)) {
-      if (!one_is_stopped) return std::nullopt;
+    // What takes long goes on by itself; not so in a process that is stuck, nor for those who wait for it.
+    if (may_take_long(page.phase) && !stuck && !(waits && one_is_stuck)) {
+      if (!one_is_stuck) return std::nullopt;
       others_work = true;
       continue;
     }
-    newest = std::max(newest, may_take_long(page.phase) && is_stopped ? page.process_since_ns : page.progress_ns);
+    newest = std::max(newest, may_take_long(page.phase) && stuck ? page.process_since_ns : page.progress_ns);
     if (!waits) causes.push_back(static_cast<int>(page.rank));
-    if (is_held(page)) stopped.push_back(static_cast<int>(page.rank));
+    if (is_held(page) || is_asleep(page)) held.push_back(static_cast<int>(page.rank));
+    disk_may_answer = disk_may_answer || is_asleep(page);
   }
-  if (!stopped.empty()) causes = stopped;
+  if (!held.empty()) causes = held;
   if (newest == 0) return std::nullopt;
   const double seconds = seconds_between(newest, now_ns);
   if (seconds < stall_seconds) return std::nullopt;
@@ -140,7 +147,7 @@ std::optional<Stall> find_stall(std::span<const PageView> pages, std::int64_t no
       if (page.phase == Phase::done) causes.push_back(static_cast<int>(page.rank));
     }
   }
-  return Stall{seconds, who_does_what(pages, now_ns), causes, advice_for(pages), !others_work};
+  return Stall{seconds, who_does_what(pages, now_ns), causes, advice_for(pages), !others_work && !disk_may_answer};
 }
 
 std::optional<Mismatch> find_mismatch(std::span<const PageView> pages) {

@@ -24,10 +24,10 @@ struct Stall {
   std::string text;         // "rank 5 is reading data since 31 s; 7 ranks (0-4, 6 and 7) wait in all_reduce 4812, gradients of block 14"
   std::vector<int> causes;  // ranks the others wait for; empty if all wait
   std::vector<std::string> advice = {};
-  bool ends_job = true;  // false: a process was stopped while others are at what may take long, which they will finish first
+  bool ends_job = true;  // false: others are at what may take long, which they will finish first, or a disk may answer after all
 };
-// Nothing while any rank is in a phase that may take long, or something moved within stall_seconds. A process that was stopped moves
-// nothing, whatever its phase and whatever the others do: it is told of.
+// Nothing while any rank is in a phase that may take long, or something moved within stall_seconds. Two things move nothing, whatever the
+// phase and whatever the others do, and are told of: a process that was stopped, and one that the kernel has not let go on for so long.
 std::optional<Stall> find_stall(std::span<const journal::PageView> pages, std::int64_t now_ns, double stall_seconds);
 
 // What ranks are doing, as in Stall::text, for any set of pages.

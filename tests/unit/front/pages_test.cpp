@@ -3,14 +3,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file/file_lock.h"
 #include "front/launch/launch.h"
@@ -115,13 +119,53 @@ TEST(Pages, OneLauncherARank) {
 
 TEST(Pages, StoppedProcessesAreSeen) {
   Process sleeper([] {});
-  EXPECT_EQ(look_at_process(sleeper.pid(), true), journal::ProcessState::running);
+  EXPECT_EQ(look_at_process(sleeper.pid()), journal::ProcessState::running);
   ::kill(sleeper.pid(), SIGSTOP);
   int status = 0;
   ::waitpid(sleeper.pid(), &status, WUNTRACED);
-  EXPECT_EQ(look_at_process(sleeper.pid(), true), journal::ProcessState::stopped);
+  EXPECT_EQ(look_at_process(sleeper.pid()), journal::ProcessState::stopped);
   sleeper.end(/*collect=*/false);
-  EXPECT_EQ(look_at_process(sleeper.pid(), true), journal::ProcessState::gone) << "a zombie";
+  EXPECT_EQ(look_at_process(sleeper.pid()), journal::ProcessState::gone) << "a zombie";
+}
+
+// Saves, with a thread that is in the kernel all the time, each time for so long: as the caller of vfork() until the child has left.
+std::function<void()> waits_for_a_disk(const std::string& job, int rank, unsigned each_ms) {
+  return [=] {
+    auto* writer = new PageWriter(journal::page_path(job, rank), rank);
+    writer->set_phase(Phase::saving, 3);
+    std::thread([=] {
+      for (;;) {
+        const pid_t child = ::vfork();
+        if (child == 0) {
+          ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+          ::usleep(each_ms * 1000);
+          ::_exit(0);
+        }
+        ::waitpid(child, nullptr, 0);
+      }
+    }).detach();
+  };
+}
+
+TEST(Pages, ADiskThatAnswersIsToldFromOneThatDoesNot) {
+  const std::string job = job_name("disk");
+  const fs::path folder = make_pages_folder(job);
+  const Process at_work(waits_for_a_disk(job, 1, 50)), left_alone(waits_for_a_disk(job, 2, 600'000));
+  {
+    Pages pages(job, {0}, /*foreign=*/true);
+    const std::int64_t begun = base::now_ns();
+    const auto slept_s = [&](int rank) {
+      const auto* page = pages.of(rank);
+      const bool asleep = page != nullptr && page->process == journal::ProcessState::uninterruptible;
+      return asleep ? base::seconds_since(page->process_since_ns) : 0;
+    };
+    double longest_at_work = 0;
+    for (pages.read(); slept_s(2) < 4 && base::seconds_since(begun) < 60; ::usleep(20'000), pages.read())
+      longest_at_work = std::max(longest_at_work, slept_s(1));
+    EXPECT_GE(slept_s(2), 4);
+    EXPECT_LT(longest_at_work, 3) << "each look finds it in another sleep";
+  }
+  fs::remove_all(folder);
 }
 
 // The pid in a folder's name says nothing to another container; the lock of its launcher does.

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -45,6 +46,16 @@ class SlowFiles final : public base::FileSystem {
  private:
   std::int64_t ms_;
 };
+
+// In state D, as where a disk does not answer: the kernel holds who calls vfork() until the child has left.
+void sleep_deeply(double seconds) {
+  const pid_t child = ::vfork();
+  if (child == 0) {
+    ::sleep(static_cast<unsigned>(seconds));
+    ::_exit(0);
+  }
+  if (child > 0) ::waitpid(child, nullptr, 0);
+}
 
 }  // namespace
 
@@ -103,6 +114,7 @@ void Faults::at(journal::Phase phase, std::int64_t step, const comm::Group& grou
   if (order_->action == "stop") ::raise(SIGSTOP);
   if (order_->action == "throw") throw std::runtime_error("a test asked this rank to fail");
   if (order_->action == "stall") std::this_thread::sleep_for(std::chrono::duration<double>(order_->seconds));
+  if (order_->action == "deep_sleep") sleep_deeply(order_->seconds);
   if (order_->action == "mismatch") {
     const at::Tensor odd = at::zeros({17}, at::TensorOptions().device(group.device()));
     group.all_reduce(odd, comm::Reduce::sum, "a test's odd one out").wait();

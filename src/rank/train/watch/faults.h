@@ -41,7 +41,7 @@ class Faults {
     std::string phase = "forward";
     std::string action;
     std::int64_t samples = 0;  // memory: what still fits
-    double seconds = 3600;     // stall: how long
+    double seconds = 3600;     // stall, deep_sleep: how long
     std::int64_t ms = 0;       // slow_disk, slow
     std::string once;
   };
