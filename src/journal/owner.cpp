@@ -30,6 +30,12 @@ fs::path plain(const fs::path& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
+// By whatever path: a disk may be mounted in two places.
+bool are_one(const fs::path& a, const fs::path& b) {
+  std::error_code error;
+  return a == b || (fs::equivalent(a, b, error) && !error);
+}
+
 [[noreturn]] void refuse(const fs::path& checkpoints, const fs::path& owner, std::string_view fix) {
   throw base::usage_error(
       "launch", "trainer.checkpoint_dir {} belongs to the run {}. One folder holds the checkpoints of one run: choose another, {}.",
@@ -58,8 +64,8 @@ std::string run_id(base::FileSystem& files, const RunFolder& run) {
 
 void claim_checkpoints(base::FileSystem& files, const RunFolder& run, const fs::path& checkpoints, bool resumes) {
   const fs::path mine = plain(run.root), folder = plain(checkpoints);
-  if (folder == plain(run.checkpoints())) return;
-  if (folder == mine) {
+  if (are_one(folder, plain(run.checkpoints()))) return;
+  if (are_one(folder, mine)) {
     throw base::usage_error(
         "launch",
         "trainer.checkpoint_dir {} is the run folder itself. Leave it out: checkpoints then lie in {}. Or name a folder "
@@ -72,7 +78,7 @@ void claim_checkpoints(base::FileSystem& files, const RunFolder& run, const fs::
   if (const auto owner = owner_of(folder)) {
     const std::string id = id_in(mine);
     // A copy of a run folder has its id too: the folder belongs to the first, while that is there.
-    const bool copied = owner->run != mine && id_in(owner->run) == id;
+    const bool copied = !are_one(owner->run, mine) && id_in(owner->run) == id;
     if (id.empty() || owner->id != id || copied) {
       refuse(checkpoints, owner->run,
              id_in(owner->run) == owner->id

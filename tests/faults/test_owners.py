@@ -115,6 +115,30 @@ def test_another_container_is_an_owner_too(start):
 
 
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("unshare"), reason="namespaces need root and unshare")
+def test_a_run_is_the_same_by_every_path(start, tmp_path):
+    """Its folder through a link, another mount and a process's own folder: its checkpoints elsewhere stay its own, and it has one owner."""
+    real, mounted, link, saved = (tmp_path / name for name in ("real", "mounted", "link", "saved"))
+    for folder in (real, mounted):
+        folder.mkdir()
+    link.symlink_to(real)
+    here = ["unshare", "--mount", "sh", "-c", f'mount --bind {real} {mounted} && cd {real} && exec "$@"', "sh"]
+    paths = [real, mounted, link, "/proc/self/cwd", f"{mounted}/../real"]
+    for number, path in enumerate(paths):
+        job = start("--ranks", 1, "--output", path, f"trainer.checkpoint_dir={saved}", *(["--resume", "auto"] if number else []), prefix=here, FAKE_STEPS=3 * number + 3).wait(30)
+        assert job.code == 0, job.err
+    assert sorted(path.name for path in (real / "run/ranks").glob("*.log")) == ["0.log"]
+    own = start("--ranks", 1, "--output", real, f"trainer.checkpoint_dir={mounted}/run/checkpoints", "--resume", "auto", prefix=here, FAKE_STEPS=30).wait(30)
+    assert own.code == 0, "checkpoints in the run folder, by its other path: " + own.err
+    owner = start("--ranks", 1, "--output", real, name="two", prefix=here, FAKE_STEPS=100000)
+    wait_until(lambda: (real / "two/lease").exists(), what="a lease")
+    for path in paths:
+        second = start("--ranks", 1, "--output", path, "--resume", "auto", name="two", prefix=here).wait(30)
+        assert second.code == 2 and f"is in use by process {owner.process.pid}" in second.err, second.err
+    owner.send(signal.SIGINT)
+    assert owner.wait(30).code == 0, owner.err
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("unshare"), reason="namespaces need root and unshare")
 def test_an_owner_whose_process_is_hidden_lives(start):
     """Where users do not see each other's processes, a run of another user is none that ended."""
     hidden = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\""
