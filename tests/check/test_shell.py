@@ -94,18 +94,24 @@ def test_info():
         assert f"{title}\n" in text
 
 
+def ranks_at_work(folder, seconds=120):
+    """What `lockstep info` says of a run, once both of its ranks have made a step."""
+    deadline = time.monotonic() + seconds
+    while True:
+        done = run(LOCKSTEP, "info", folder, "--json")
+        table = json.loads(done.stdout) if done.returncode == 0 else {"ranks": []}
+        if len(table["ranks"]) == 2 and all(row["step"] > 0 for row in table["ranks"]):
+            return table
+        assert time.monotonic() < deadline, done.stdout + done.stderr
+        time.sleep(0.2)
+
+
 def test_info_inside_a_run(tmp_path):
     config = write_config(tmp_path, trainer={"max_steps": 100000, "log_interval": 100})
     with subprocess.Popen([LOCKSTEP, "train", "-f", config, "--device", "cpu", "--ranks", "2", "--output", tmp_path, "--name", "r", "parallel.shard=full"],
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
         try:
-            table = {}
-            for _ in range(100):
-                done = run(LOCKSTEP, "info", tmp_path / "r", "--json")
-                table = json.loads(done.stdout) if done.returncode == 0 else {}
-                if len(table.get("ranks", [])) == 2 and table["ranks"][1]["step"] > 0:
-                    break
-                time.sleep(0.2)
+            table = ranks_at_work(tmp_path / "r")
             assert table["world_size"] == 2 and table["spread"] == "shard 2"
             for rank, row in enumerate(table["ranks"]):
                 assert row["rank"] == rank and row["device"] == "CPU" and row["groups"] == f"shard {rank}"
@@ -128,13 +134,7 @@ def test_info_of_a_run_on_two_machines(tmp_path):
     env = {**os.environ, "LOCKSTEP_SECRET": "0123456789abcdef"}
     jobs = [subprocess.Popen([str(word) for word in [*words, "--node-rank", node]], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for node in (0, 1)]
     try:
-        rows = []
-        for _ in range(150):
-            done = run(LOCKSTEP, "info", tmp_path / "r", "--json")
-            rows = json.loads(done.stdout)["ranks"] if done.returncode == 0 else []
-            if len(rows) == 2 and all(row["step"] > 0 for row in rows):
-                break
-            time.sleep(0.2)
+        rows = ranks_at_work(tmp_path / "r")["ranks"]
         assert [(row["rank"], row["groups"], row["device"]) for row in rows] == [(0, "replicate 0", "CPU"), (1, "replicate 1", "CPU")]
         assert rows[0]["pid"] != rows[1]["pid"] and all(row["pid"] > 0 and row["phase"] for row in rows)
     finally:
@@ -145,7 +145,7 @@ def test_info_of_a_run_on_two_machines(tmp_path):
 
 def test_scripts_are_thin_over_verbs(tmp_path):
     config = write_config(tmp_path)
-    done = run(SCRIPTS / "train_multi_gpu.sh", "--config-path", config, "--spawn", "--port", "29633", "--distributed-backend", "gloo", "--distributed-data-loading",
+    done = run(SCRIPTS / "train_multi_gpu.sh", "--config-path", config, "--spawn", "--port", free_port(), "--distributed-backend", "gloo", "--distributed-data-loading",
                "--device", "cpu", "--ranks", "2", "--max-steps", "2", "--output", tmp_path, "--name", "s", env={**os.environ, "LOCKSTEP": str(LOCKSTEP)})
     assert done.returncode == 0 and (tmp_path / "s/metrics.jsonl").exists(), done.stdout + done.stderr
     done = run(SCRIPTS / "train_multi_gpu.sh", "--dry-run", "--num-gpus", "64", env={**os.environ, "LOCKSTEP": str(LOCKSTEP)})

@@ -81,7 +81,7 @@ def test_ended_halfway_it_leaves_no_half_output(tmp_path, model):
     command = [LOCKSTEP, "generate", "--model", model, "--file", tmp_path / "in.jsonl", "--output", tmp_path / "out.jsonl", "--ranks", "2",
                "--batch-size", "2", "--max-tokens", "100", "--device", "cpu"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not any(part.stat().st_size > 0 for part in tmp_path.glob("out.jsonl.parts-*/*.jsonl")):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)

@@ -1,19 +1,13 @@
 """Numbers that long sums, threads and settings must not change."""
 import array
 import os
-import socket
 import subprocess
 
 import pytest
 import torch
 
 from support.lockstep import LOCKSTEP, train, write_config
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from support.network import free_port
 
 
 def event(result, name="model"):

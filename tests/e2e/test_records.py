@@ -7,6 +7,7 @@ import pytest
 
 from support.chat_model import write_model
 from support.lockstep import LOCKSTEP, ROOT, Result
+from support.network import free_port
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +165,7 @@ def test_what_happens_to_long_records_can_be_chosen(tmp_path, model):
 def test_a_foreign_launcher_tokenizes_once(tmp_path, model):
     """Two ranks started by hand, as torchrun does: one prepares, the other waits or finds it done; nobody hangs."""
     data = write(tmp_path, chats(3000))
-    base = {**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29631"}
+    base = {**os.environ, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     command = [str(LOCKSTEP), "train", "--model", str(model), "--data", str(data), "--output", str(tmp_path), "--name", "run", "--device", "cpu",
                f"data.cache_dir={tmp_path / 'cache'}", "data.seq_len=192", "trainer.global_batch_size=4", "trainer.max_steps=2", "trainer.log_interval=1",
                "monitor.sample_tokens=0", "checkpoint.export_at_end=false"]

@@ -124,15 +124,17 @@ def test_ctrl_c_saves_and_the_run_goes_on(tmp_path):
     whole = train(tmp_path, "whole", config_for(tmp_path, max_steps=60), "--ranks", "2")
     config = config_for(tmp_path, max_steps=60)
     command = [str(LOCKSTEP), "train", "-f", str(config), "--output", str(tmp_path), "--name", "run", "--device", "cpu", "--ranks", "2"]
-    # A stall in mid-run would be a race with the end; slow data is not needed: the signal goes out after the first logged step.
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+    # From step 4 on it is slow: the signal is there long before the last step, however late it is sent.
+    slow = {"LOCKSTEP_TEST_FAULT": "rank=0 action=slow phase=reading_data step=4 until=60 ms=500"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env={**os.environ, **slow})
     metrics = tmp_path / "run/metrics.jsonl"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (metrics.exists() and '"step":3,' in metrics.read_text()):
-        time.sleep(0.002)
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and '"step":3,' in metrics.read_text()):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0, out
-    assert "resume" in out
+    assert "stopped; everything is saved" in out and "--resume auto" in out
     resumed = train(tmp_path, "run", config, "--ranks", "2", "--resume", "auto")
     assert resumed.losses() == whole.losses()

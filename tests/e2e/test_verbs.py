@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from support.lockstep import BUILD, LOCKSTEP, ROOT, train, write_config
+from support.network import free_port
 
 
 def call(*args, env=None, timeout=120):
@@ -121,7 +122,7 @@ def by_hand(rank, variables, config, folder):
 
 def test_five_variables_by_hand(tmp_path):
     config = write_config(tmp_path, trainer={"max_steps": 3})
-    variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + os.getpid() % 20000)}
+    variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     processes = [by_hand(rank, variables, config, tmp_path) for rank in range(2)]
     outputs = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs

@@ -27,7 +27,11 @@ def processes_with(marker):
     return found
 
 
-def wait_until(condition, seconds=20, what="the condition"):
+# For what is waited for and promised to nobody: a busy machine starts ranks slowly.
+PATIENCE_S = 120
+
+
+def wait_until(condition, seconds=PATIENCE_S, what="the condition"):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()
@@ -44,7 +48,7 @@ class Job:
         self.process, self.folder, self.marker = process, folder, marker
         self.out = self.err = ""
 
-    def wait(self, seconds=60):
+    def wait(self, seconds=PATIENCE_S):
         try:
             self.out, self.err = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

@@ -14,6 +14,7 @@ import time
 import pytest
 
 from fault_jobs import BIN, LAUNCHER_VARIABLES, ROOT, processes_with, wait_until
+from support.network import free_port
 
 
 def test_dry_run_starts_nothing(start):
@@ -22,14 +23,21 @@ def test_dry_run_starts_nothing(start):
     assert not job.folder.exists()
 
 
+def holds(server, port):
+    try:
+        server.bind(("127.0.0.1", port))
+        server.listen()
+        return True
+    except OSError:  # a run of another test has it
+        return False
+
+
 def test_a_busy_port_is_replaced(start):
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            server.bind(("127.0.0.1", 29500))
-            server.listen()
-        except OSError:
-            pass  # someone else keeps it busy
+        deadline = time.monotonic() + 30
+        while not holds(server, 29500) and time.monotonic() < deadline:  # who has it for longer has it for as long as this test takes
+            time.sleep(0.02)
         job = start("--ranks", 2, FAKE_STEPS=2).wait()
     assert job.code == 0 and "port 29500 is in use" in job.out
 
@@ -92,12 +100,6 @@ def test_generate_passes_words_and_output_through(start, tmp_path):
 
 def by_hand(start, rank, world, port, **variables):
     return start(name=None, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=world, LOCAL_WORLD_SIZE=world, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, **variables)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_by_hand_each_process_is_one_rank_of_one_run(start, tmp_path):

@@ -94,15 +94,16 @@ def test_an_output_that_is_not_shared_is_told_at_the_start(boxes, tiny, tmp_path
 
 def test_who_is_missing_is_told_and_nobody_waits_twice(boxes, tiny, tmp_path):
     a, b, c = boxes(3)
-    begun = time.monotonic()
-    runs = [m.train("parallel.timeout_s=4", nodes=3, output=tmp_path, config=tiny) for m in (a, b)]
-    twin = b.train("parallel.timeout_s=4", nodes=3, output=tmp_path, config=tiny, **{"LOCKSTEP_TWIN": "1"})
     nowhere = b.train("--master-addr", "no-such-host.invalid", nodes=3, output=tmp_path, config=tiny)
     assert nowhere.wait(5).code == 3 and "'no-such-host.invalid' (--master-addr) does not resolve" in nowhere.err, nowhere.text
     without = b.train(nodes=3, output=tmp_path, config=tiny, secret=None)
     assert without.wait(5).code == 2 and "Machine 0 has printed the command" in without.err, without.text
+    # From here on 4 s run, and all have to come before they are over: no one is waited for in between.
+    begun = time.monotonic()
+    runs = [m.train("parallel.timeout_s=4", nodes=3, output=tmp_path, config=tiny) for m in (a, b)]
+    twin = b.train("parallel.timeout_s=4", nodes=3, output=tmp_path, config=tiny)
     of_two = c.train(node=1, nodes=2, output=tmp_path, config=tiny)
-    assert of_two.wait(5).code == 2 and "this machine is number 1 of 2, but machine 0 (box0) waits for 3" in of_two.err, of_two.text
+    assert of_two.wait(10).code == 2 and "this machine is number 1 of 2, but machine 0 (box0) waits for 3" in of_two.err, of_two.text
     all_end(runs[:1], 3, "10.77.0.3 was turned away and told: this machine is number 1 of 2", "10.77.0.2 was turned away and told: machine 1 (box1) is here already",
             "2 of 3 machines are here; missing node rank 2.", "after 4 s (parallel.timeout_s) 2 of 3 machines are here; missing node rank 2", seconds=20)
     one, other = sorted([runs[1].wait(20), twin.wait(20)], key=lambda run: run.code)

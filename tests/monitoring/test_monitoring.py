@@ -7,6 +7,7 @@ import re
 import select
 import signal
 import socket
+import statistics
 import struct
 import subprocess
 import termios
@@ -16,20 +17,11 @@ import xml.etree.ElementTree
 
 import pytest
 
-from support.lockstep import LOCKSTEP, ROOT, write_config
+from support.lockstep import LOCKSTEP, ROOT, lines_of, write_config
+from support.network import free_port
 
 PARTS = ["data", "forward", "backward", "communication", "optimizer", "checkpoint", "other"]
 SLOW_MS = 60
-
-
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def lockstep(*words, code=0, **environment):
@@ -47,7 +39,7 @@ def monitor_cpu_seconds(pid):
     return sum(seconds) if seconds else None
 
 
-def in_a_terminal(command, until, keys=b"", seconds=60, columns=100, environment={}):
+def in_a_terminal(command, until, keys=b"", seconds=300, columns=100, environment={}):
     """All that a program writes to a terminal of its own until that holds, then what it still says after these keys; and its exit code."""
     pid, terminal = pty.fork()
     if pid == 0:
@@ -76,7 +68,7 @@ def resized_terminal(command):
         os.chdir(ROOT)
         os.environ.update(NO_COLOR="1", TERM="xterm")
         os.execv(command[0], list(map(str, command)))
-    out, deadline, narrow = b"", time.monotonic() + 15, False
+    out, deadline, narrow = b"", time.monotonic() + 120, False
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     while time.monotonic() < deadline and not (narrow and b"\033[J" in out):
         if select.select([terminal], [], [], 0.2)[0]:
@@ -105,12 +97,13 @@ class Watched:
             self.wait_for(lambda: any("loss" in line for line in lines_of(self.folder / "metrics.jsonl")), 60)
             self.wait_for(lambda: self.straggler_events(), 60)
             self.scraped = self.scrape("/metrics")
-            self.screen = lockstep("watch", self.folder, "--once")
+            self.wait_for(self.sees_the_straggler, 60)
             self.live, self.live_code = in_a_terminal([str(LOCKSTEP), "watch", self.folder, "--interval", "0.2"], lambda out: out.count("\033[H") > 3, b"q")
             self.narrow = resized_terminal([str(LOCKSTEP), "watch", self.folder, "--interval", "30"])
             self.dumb, _ = in_a_terminal([str(LOCKSTEP), "watch", self.folder, "--interval", "0.2"], lambda out: out.count("\n") > 2, b"\x03", environment={"TERM": "dumb"})
             self.cpu_seconds = monitor_cpu_seconds(self.process.pid)
             self.listed = json.loads(lockstep("runs", "list", "--json", "--output", folder))["runs"]
+            self.readings_before_the_end = len([line for line in lines_of(self.folder / "monitor" / "machine-0.jsonl") if "event" not in line])
         finally:
             self.process.send_signal(signal.SIGTERM)
             self.out, _ = self.process.communicate(timeout=60)
@@ -123,6 +116,11 @@ class Watched:
         while not what():
             assert time.monotonic() < deadline and self.process.poll() is None, "it did not come"
             time.sleep(0.1)
+
+    def sees_the_straggler(self):
+        """On a screen, which shows the last step: on a busy machine another rank may be late in one."""
+        self.screen = lockstep("watch", self.folder, "--once")
+        return "rank 1 holds the others up" in self.screen
 
     def straggler_events(self):
         return [line for line in lines_of(self.folder / "monitor" / "machine-0.jsonl") if line.get("event") == "straggler"]
@@ -138,19 +136,21 @@ def watched(tmp_path_factory):
 
 
 def test_parts_of_a_step_add_up_and_the_slowed_rank_is_named(watched):
-    line = watched.steps[-2]
-    seconds = line["rank_seconds"]
-    assert list(seconds) == PARTS and all(len(ranks) == 2 for ranks in seconds.values())
+    saves = [line for line in watched.steps if line["rank_seconds"]["checkpoint"][0] > 0]
+    assert saves and len(saves) < len(watched.steps)
+    # In the middle of all lines: a busy machine holds a rank up in one step or another, and in any part of it.
+    lines = [line for line in watched.steps[1:] if line not in saves]
+    assert all(list(line["rank_seconds"]) == PARTS and all(len(ranks) == 2 for ranks in line["rank_seconds"].values()) for line in watched.steps)
+    seconds = {part: [statistics.median(line["rank_seconds"][part][rank] for line in lines) for rank in (0, 1)] for part in PARTS}
     for rank in (0, 1):
-        assert sum(seconds[part][rank] for part in PARTS) == pytest.approx(line["step_seconds"], rel=0.5)
+        shares = [sum(line["rank_seconds"][part][rank] for part in PARTS) / line["step_seconds"] for line in lines]
+        assert statistics.median(shares) == pytest.approx(1, rel=0.1)
     assert seconds["data"][1] >= SLOW_MS * 1e-3 and seconds["data"][0] < SLOW_MS * 1e-3 / 2
     assert seconds["communication"][0] > seconds["communication"][1]
     named = [line["straggler"] for line in watched.steps if "straggler" in line]
     assert len(named) > len(watched.steps) / 2
     late = [straggler for straggler in named if (straggler["rank"], straggler["part"]) == (1, "data")]
     assert len(late) > 0.9 * len(named)
-    saves = [line for line in watched.steps if line["rank_seconds"]["checkpoint"][0] > 0]
-    assert saves and len(saves) < len(watched.steps)
     reductions = [step["collectives"]["all_reduce"] for step in watched.steps]
     assert all(one["calls"] >= 2 and one["bytes"] > 1000 and one["seconds"] is not None and one["seconds"] > 0 for one in reductions), reductions
 
@@ -158,7 +158,8 @@ def test_parts_of_a_step_add_up_and_the_slowed_rank_is_named(watched):
 def test_the_launcher_says_why(watched):
     event = watched.straggler_events()[0]
     assert (event["rank"], event["part"], event["reason"]) == (1, "data", "data")
-    assert event["seconds"] == pytest.approx(SLOW_MS * 1e-3, rel=0.5)
+    assert SLOW_MS * 1e-3 / 2 < event["seconds"] < max(line["step_seconds"] for line in watched.steps), "what a busy machine adds is its doing too"
+    assert f"by {1000 * event['seconds']:.0f} ms a step" in event["text"]
     assert event["text"] in watched.out and "[launch] rank 1 holds the others up by" in watched.out
 
 
@@ -169,7 +170,7 @@ def test_the_monitor_file_has_each_second_of_each_rank(watched):
     assert len(readings) >= 3
     gaps = [b["seconds"] - a["seconds"] for a, b in zip(readings, readings[1:-1])]
     assert sorted(gaps)[len(gaps) // 2] == pytest.approx(1, abs=0.2)
-    last = readings[-2]
+    last = readings[watched.readings_before_the_end - 1]  # later ones may find that a rank has left
     assert {rank["rank"] for rank in last["ranks"]} == {0, 1} and last["gpus"] == []
     assert all(rank["memory_bytes"] > 1e6 and 0 <= rank["starved"] <= 1 and rank["step"] > 1 for rank in last["ranks"])
 
@@ -243,7 +244,7 @@ def test_watch_shows_it_once(watched):
     ranks = re.findall(r"^rank (\d) +([dfbcos.]+) ", watched.screen, re.M)
     assert [rank for rank, _ in ranks] == ["0", "1"]
     assert ranks[0][1].count("c") > ranks[0][1].count("d") and ranks[1][1].count("d") > ranks[1][1].count("c")
-    assert "rank 1 holds the others up" in watched.screen and "---- ranks/0.log" in watched.screen
+    assert "---- ranks/0.log" in watched.screen
 
 
 def test_watch_is_live_in_a_terminal_and_gives_it_back(watched):
@@ -287,7 +288,7 @@ def test_a_terminal_sees_a_bar_with_the_time_that_is_left(tmp_path):
     fault = {"LOCKSTEP_TEST_FAULT": "rank=0 action=slow phase=forward step=1 until=1000 ms=50"}
     os.environ.update(fault)
     try:
-        out, code = in_a_terminal([str(LOCKSTEP), "train", "-f", config, "--output", tmp_path, "--name", "bar", "--device", "cpu", "--ranks", "1"],
+        out, code = in_a_terminal([str(LOCKSTEP), "train", "-f", config, "--output", tmp_path, "--name", "bar", "--device", "cpu", "--ranks", "1", "--threads", "1"],
                                   lambda out: "run folder:" in out)
     finally:
         del os.environ["LOCKSTEP_TEST_FAULT"]

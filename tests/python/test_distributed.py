@@ -9,6 +9,7 @@ import lockstep
 from lockstep import distributed
 from lockstep.program import call
 from support.lockstep import ROOT
+from support.network import free_port
 
 EXAMPLES = ROOT / "examples/python"
 ENVIRONMENT = {"PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
@@ -113,13 +114,6 @@ def test_the_examples_train_and_write(tmp_path):
     assert "2 steps, mean loss" in said and "It writes: " in said
     said = finish(start(EXAMPLES / "multi_gpu_inference.py", "--run", tmp_path / "run", "--max-tokens", 3, "--device", "cpu", "--ranks", 2))
     assert "8 prompts in" in said and said.count("[length]") == 8
-
-
-def free_port():
-    import socket
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 MEETS = """

@@ -34,7 +34,7 @@ def kill_in_a_save(folder: Result, command: list, saves: int, victim: int | None
     with open(folder.folder.parent / "output.txt", "w") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, env=env)
     try:
-        seen, deadline = set(), time.monotonic() + 60
+        seen, deadline = set(), time.monotonic() + 120
         while len(seen) < saves:
             assert process.poll() is None and time.monotonic() < deadline, pathlib.Path(output.name).read_text()
             now = half_saved(folder)

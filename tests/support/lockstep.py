@@ -33,6 +33,11 @@ def write_config(folder: pathlib.Path, name: str = "config.yaml", **sections) ->
     return path
 
 
+def lines_of(path: pathlib.Path) -> list[dict]:
+    """Of a file that someone may be writing: its whole lines."""
+    return [json.loads(line) for line in path.read_text().rpartition("\n")[0].splitlines()] if path.exists() else []
+
+
 @dataclasses.dataclass
 class Result:
     code: int
@@ -45,7 +50,7 @@ class Result:
         return self.out + self.err
 
     def metrics(self) -> list[dict]:
-        return [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
+        return lines_of(self.folder / "metrics.jsonl")
 
     def steps(self) -> dict[int, dict]:
         return {line["step"]: line for line in self.metrics() if "loss" in line}

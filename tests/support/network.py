@@ -1,4 +1,6 @@
 """Addresses and ports of this machine, for runs of several launchers on it."""
+import contextlib
+import random
 import socket
 
 
@@ -13,6 +15,9 @@ def own_address() -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the system gives to clients, any of which could take it before it is used. 1000 above it another may be needed, and none is at 29500."""
+    while True:
+        port = random.randrange(21000, 28000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port

@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import pathlib
-import random
 import re
 import signal
 import socket
@@ -12,6 +11,7 @@ import subprocess
 import time
 
 from support.lockstep import LOCKSTEP, ROOT
+from support.network import free_port
 
 # What a tiny run is made of; 2 CPU ranks, a step takes some milliseconds.
 TINY = {
@@ -21,15 +21,6 @@ TINY = {
     "trainer.save_interval": "0", "trainer.target_device": "cpu", "parallel.ranks": "2", "parallel.threads": "1", "monitor.sample_tokens": "4",
     "trainer.learning_rate": "0.003",
 }
-
-
-def free_port() -> int:
-    """Below those that the system gives to clients: a page that is restarted finds its port again."""
-    while True:
-        port = random.randrange(21000, 29000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 class Served:

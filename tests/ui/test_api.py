@@ -14,19 +14,15 @@ import pytest
 
 from serving import TINY, Served
 from support.chat_model import write_tokenizer
-from support.lockstep import LOCKSTEP, ROOT
-
-
-def lines_of(served, name):
-    return [json.loads(line) for line in (served.output / name / "metrics.jsonl").read_text().splitlines()]
+from support.lockstep import LOCKSTEP, ROOT, lines_of
 
 
 def test_a_run_from_the_form_to_three_ranks(served):
-    name = served.begin("first", trainer__max_steps="4000")
+    name = served.begin("first", trainer__max_steps="1000000")
     assert name == "first"
     served.wait_for(name, lambda run: run["state"] == "running" and run["step"] >= 12)
     assert served.request("POST", "/api/runs/first/ask", {"wish": "sample"})[0] == 202
-    served.wait_for(name, lambda run: any(line.get("event") == "sample" for line in lines_of(served, name)))
+    served.wait_for(name, lambda run: any(line.get("event") == "sample" for line in lines_of(served.output / name / "metrics.jsonl")))
     assert served.request("DELETE", "/api/runs/first")[0] == 400, "a run that trains is not deleted"
     served.json("POST", "/api/runs/first/ask", {"wish": "stop"}, 202)
     stopped = served.wait_for(name, lambda run: run["state"] == "stopped")

@@ -9,8 +9,9 @@ import sys
 import pytest
 
 import browser
-from serving import TINY, free_port
+from serving import TINY
 from support.lockstep import BUILD
+from support.network import free_port
 
 IN_A_SHELL = {**os.environ, "PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
 TRAINS = r"lockstep train --output \S+ --name \S+ "

@@ -175,20 +175,20 @@ TEST(Failures, LostRankIsAnErrorThatNamesTheOperation) {
       << outcomes[0].log;
 }
 
-// Operations fail after two seconds here; a rank that comes four seconds late is waited for.
+// Operations fail after four seconds here; a rank that comes seven seconds late is waited for.
 TEST(Meeting, HasNoDeadline) {
   const auto outcomes = testing::try_ranks(
       2, config::Backend::gloo,
       [](comm::World& world) {
         for (int round = 0; round < 3; ++round) {
-          if (round == 1 && world.place().rank == 0) std::this_thread::sleep_for(std::chrono::seconds(4));
+          if (round == 1 && world.place().rank == 0) std::this_thread::sleep_for(std::chrono::seconds(7));
           world.everyone().meet("a test");
         }
         const at::Tensor mine = numbers(world, 1, 1);
         world.everyone().all_reduce(mine, Reduce::sum, "test").wait();
         return values(mine);
       },
-      60, [](comm::World::Options& options) { options.timeout_s = 2; });
+      60, [](comm::World::Options& options) { options.timeout_s = 4; });
   for (const auto& outcome : outcomes) {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
     EXPECT_EQ(outcome.numbers, std::vector<double>{2});

@@ -149,7 +149,7 @@ TEST(Links, CarryFramesAndStreams) {
 
   std::vector<Links::Event> heard;
   const auto wait_for = [&](Links& links, Links::Event::Kind kind) {
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 4000; ++i) {
       for (const auto& event : links.take()) heard.push_back(event);
       if (!heard.empty() && heard.back().kind == kind) return true;
       ::usleep(5000);
@@ -165,12 +165,12 @@ TEST(Links, CarryFramesAndStreams) {
   const Socket rank = connect_within(loopback(spoke.begin_streams_over(link)), 1, error);
   ASSERT_TRUE(rank.open());
   Socket served;
-  for (int i = 0; i < 500 && !served.open(); ++i, ::usleep(5000)) served = accept_from(store);
+  for (int i = 0; i < 4000 && !served.open(); ++i, ::usleep(5000)) served = accept_from(store);
   ASSERT_TRUE(served.open());
   const std::string sent(300'000, 'k');
   std::string got;
   std::size_t out = 0;
-  for (int i = 0; i < 2000 && got.size() < sent.size(); ++i) {
+  for (int i = 0; i < 10000 && got.size() < sent.size(); ++i) {
     const ssize_t now = ::send(rank.file(), sent.data() + out, sent.size() - out, MSG_NOSIGNAL);
     if (now > 0) out += static_cast<std::size_t>(now);
     char bytes[65536];

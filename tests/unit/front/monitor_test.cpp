@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
@@ -184,6 +185,8 @@ TEST(Endpoint, AnswersWhoAsksAndOutlivesWhoDoesNot) {
 
 TEST(Monitor, WritesAMachineLineAndReadingsOfItsRanks) {
   const support::TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "monitor" / "machine-2.jsonl";
+  std::vector<std::string> lines;
   {
     Monitor monitor({.folder = {folder.path()}, .facts = {.host = "box", .job = "j", .machine = 2, .every_s = 0.05}});
     monitor.rank_started({.rank = 4, .local_rank = 0, .device = "cpu"}, ::getpid());
@@ -192,10 +195,11 @@ TEST(Monitor, WritesAMachineLineAndReadingsOfItsRanks) {
     page.step = 12;
     page.phase = journal::Phase::backward;
     monitor.see(std::vector{page});
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const std::int64_t begun = base::now_ns();
+    for (; lines.size() < 4 && base::seconds_since(begun) < 60; std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+      lines = std::filesystem::exists(file) ? base::split(base::read_text(file), '\n') : lines;
   }
-  auto lines = base::split(base::read_text(folder.path() / "monitor" / "machine-2.jsonl"), '\n');
-  ASSERT_GE(lines.size(), 4u);
+  ASSERT_GE(lines.size(), 4u) << "with what comes after the last line's end";
   const auto machine = nlohmann::json::parse(lines[0]);
   EXPECT_EQ(machine["event"], "machine");
   EXPECT_EQ(machine["ranks"][0]["pid"], ::getpid());

@@ -139,7 +139,7 @@ TEST(Lease, TheSameNumberInAnotherNamespaceIsAnotherProcess) {
 
 TEST(Lease, WhoLostItLearnsWhoHasIt) {
   const support::TemporaryFolder folder;
-  Lease slow(folder.path(), options(elsewhere(), {.renew_s = 0.8, .expire_s = 0.2}));
+  Lease slow(folder.path(), options(elsewhere(), {.renew_s = 3, .expire_s = 0.2}));
   EXPECT_TRUE(lease_is(folder.path(), slow.token()));
   const Lease taken(folder.path(), options(elsewhere("box3"), {.renew_s = 0.05, .expire_s = 0.2}));
   EXPECT_FALSE(lease_is(folder.path(), slow.token()));
