@@ -164,7 +164,7 @@ def test_an_owner_that_comes_back_when_the_next_one_has_ended_writes_nothing(sta
     asleep = away.workers()
     for pid in asleep:
         os.kill(pid, signal.SIGSTOP)
-    on = start(*flags, "--resume", "auto", "--max-steps", 1 + away.steps()[-1], worker=None, **LEASE).wait(30)
+    on = start(*flags, "--resume", "auto", "--max-steps", 1 + away.steps()[-1], worker=None, **LEASE).wait()
     assert on.code == 0 and not (on.folder / "lease").exists(), on.err
 
     def saved():
@@ -174,6 +174,6 @@ def test_an_owner_that_comes_back_when_the_next_one_has_ended_writes_nothing(sta
     left = saved()
     for pid in asleep:
         os.kill(pid, signal.SIGCONT)
-    away.wait(20)
+    away.wait()
     assert away.code == 6 and "was taken over by a process that has ended since" in away.err, away.err
     assert saved() == left

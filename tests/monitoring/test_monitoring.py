@@ -148,9 +148,11 @@ def test_parts_of_a_step_add_up_and_the_slowed_rank_is_named(watched):
     assert seconds["data"][1] >= SLOW_MS * 1e-3 and seconds["data"][0] < SLOW_MS * 1e-3 / 2
     assert seconds["communication"][0] > seconds["communication"][1]
     named = [line["straggler"] for line in watched.steps if "straggler" in line]
-    assert len(named) > len(watched.steps) / 2
     late = [straggler for straggler in named if (straggler["rank"], straggler["part"]) == (1, "data")]
-    assert len(late) > 0.9 * len(named)
+    assert len(late) > len(watched.steps) / 2
+    for line in watched.steps:  # whoever held the other up in these steps is the one that is named
+        at_work = [sum(ranks[rank] for part, ranks in line["rank_seconds"].items() if part != "communication") for rank in (0, 1)]
+        assert "straggler" not in line or line["straggler"]["rank"] == at_work.index(max(at_work)), line
     reductions = [step["collectives"]["all_reduce"] for step in watched.steps]
     assert all(one["calls"] >= 2 and one["bytes"] > 1000 and one["seconds"] is not None and one["seconds"] > 0 for one in reductions), reductions
 

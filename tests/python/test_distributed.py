@@ -144,7 +144,8 @@ def test_processes_meet_before_and_after_training(tmp_path, launcher):
     else:
         place = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
         ranks = [start(tmp_path / "meets.py", tmp_path / "out", RANK=rank, LOCAL_RANK=rank, **place) for rank in range(2)]
-    assert [finish(rank) for rank in ranks] == ["rank 0 of 2, local 0, main True\n", "rank 1 of 2, local 1, main False\n"]
+    last_words = [finish(rank).splitlines()[-1] for rank in ranks]  # before them torch may wonder about a machine whose name does not resolve
+    assert last_words == ["rank 0 of 2, local 0, main True", "rank 1 of 2, local 1, main False"]
 
 
 def test_under_torchrun(tmp_path):

@@ -37,6 +37,7 @@ class Browser:
         context.set_default_timeout(20_000)
         page = context.new_page()
         page.on("console", lambda message: self.complaints.append(message.text) if message.type == "error" and "ERR_CONNECTION_REFUSED" not in message.text and "ERR_INCOMPLETE" not in message.text and "status of 4" not in message.text else None)
+        page.on("response", lambda answer: self.complaints.append(f"{answer.url}: {answer.status} {answer.text()[:500]}") if answer.status >= 500 else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         return page
 
