@@ -120,13 +120,19 @@ struct Lease::Holder {
 
 namespace {
 
-// A file that is damaged or being written has no owner that can be named, but the bytes still tell whether someone renews it.
+// A file that is damaged or being written has no owner that can be named, but the bytes still tell whether someone renews it. Nothing, and
+// errno, where they cannot be read: a disk that fails says nothing about owners.
 std::optional<std::string> text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
+  const base::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  char piece[4096];
+  for (;;) {
+    const ssize_t got = file.open() ? ::read(file.number(), piece, sizeof piece) : -1;
+    if (got < 0 && file.open() && errno == EINTR) continue;
+    if (got < 0) return std::nullopt;
+    if (got == 0) return text;
+    text.append(piece, static_cast<std::size_t>(got));
+  }
 }
 
 // Owners that were taken over while they may have lived, a line each, beside the lease. It outlives the lease of whoever took over: an
@@ -215,8 +221,7 @@ void Lease::take() {
     }
     const auto holder = read();
     if (!holder) {
-      std::error_code none;
-      if (fs::exists(path_, none) && ::access(path_.c_str(), R_OK) != 0) throw file_error("read", path_, errno);
+      if (errno != ENOENT) throw file_error("read", path_, errno);
       continue;  // given back since
     }
     if (holder->token == token_) {  // someone moved it by mistake while it was made, and has put it back

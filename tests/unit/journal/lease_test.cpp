@@ -200,6 +200,27 @@ TEST(Lease, AFileThatSaysNothingIsWatchedToo) {
   EXPECT_GE(base::seconds_since(start), 0.6);
 }
 
+// What is at its place opens, and cannot be read: as on a network disk whose server has come back.
+TEST(Lease, AFileThatCannotBeReadIsNotLost) {
+  const support::TemporaryFolder folder;
+  const Lease lease(folder.path(), options());
+  fs::rename(folder.path() / "lease", folder.path() / "aside");
+  fs::create_directory(folder.path() / "lease");
+  ::usleep(500'000);
+  EXPECT_FALSE(lease.lost_to()) << *lease.lost_to();
+  EXPECT_TRUE(lease_is(folder.path(), lease.token()));
+  try {
+    const Lease other(folder.path(), options());
+    FAIL() << "nobody can tell whose it is";
+  } catch (const base::UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("cannot read"), std::string::npos) << error.what();
+  }
+  fs::remove(folder.path() / "lease");
+  fs::rename(folder.path() / "aside", folder.path() / "lease");
+  ::usleep(200'000);
+  EXPECT_FALSE(lease.lost_to());
+}
+
 TEST(Lease, AFileThatSomeoneRemovedComesBack) {
   const support::TemporaryFolder folder;
   const Lease lease(folder.path(), options());
