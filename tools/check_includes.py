@@ -18,6 +18,8 @@ JSON_READERS = re.compile(r"\b(?:[Jj]son|ordered_json)::(?:parse|sax_parse|accep
 PLAIN_LOCKS = re.compile(r"\bstd::(?:\w*mutex|condition_variable\w*|lock_guard|scoped_lock|unique_lock|shared_lock)\b")
 # Ids come from base::fresh_id: std::random_device in a program with its own libstdc++ needs glibc 2.36, and nothing else does.
 RANDOM_DEVICE = re.compile(r"\bstd::random_device\b")
+# A file of a process that has ended throws, where it is read by these, at whoever looks after that process.
+STREAM_ITERATORS = re.compile(r"\bstd::istreambuf_iterator\b")
 # A run's own rooms tell what happens by events; whoever shows it prints, owns the terminal and takes the process's signals.
 SILENT = ("front/job", "front/launch", "front/check", "front/catalog")
 PRINTS = re.compile(r"\b(?:std::f?put[sc]|std::f?printf|std::fwrite|fmt::print|std::cout|std::cerr|isatty|sigaction|pthread_sigmask|base::log_\w+)\b")
@@ -87,6 +89,8 @@ def check_file(name: str, text: str, room: str, rooms, seen: set) -> list[str]:
             mistakes.append(f"src/{name}:{number}: locks are base::Mutex, base::Lock and base::Condition, with what they guard told (base/mutex.h)")
         if RANDOM_DEVICE.search(line.split("//")[0]):
             mistakes.append(f"src/{name}:{number}: ids are base::fresh_id (base/hash/fresh.h): std::random_device would need a newer C library")
+        if STREAM_ITERATORS.search(line):
+            mistakes.append(f"src/{name}:{number}: files are read by base::read_text, those of processes by base::process_file (base/process.h): a stream's iterators throw where a process has ended")
         for what, pattern, owners in PROCESS_WIDE:
             if name not in owners and pattern.search(line.split("//")[0]):
                 mistakes.append(f"src/{name}:{number}: {what} are the process's: give them an owner that puts them back (PROCESS_WIDE)")

@@ -1,21 +1,36 @@
 // Reads /proc.
 #include "base/process.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 
+#include "base/file/descriptor.h"
 #include "base/text.h"
 
 namespace lockstep::base {
 
+std::string process_file(pid_t pid, std::string_view name) {
+  const Descriptor file(::open(fmt::format("/proc/{}/{}", pid, name).c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  char piece[4096];
+  for (;;) {
+    const ssize_t got = file.open() ? ::read(file.number(), piece, sizeof piece) : 0;
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    text.append(piece, static_cast<std::size_t>(got));
+  }
+}
+
 std::vector<std::string> process_stat(pid_t pid, pid_t thread) {
-  std::ifstream file(thread == 0 ? fmt::format("/proc/{}/stat", pid) : fmt::format("/proc/{}/task/{}/stat", pid, thread));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string text = process_file(pid, thread == 0 ? "stat" : fmt::format("task/{}/stat", thread));
   const std::size_t name_end = text.rfind(')');  // a program's name may hold anything, brackets too
   if (name_end == std::string::npos) return {};
   std::istringstream words(text.substr(name_end + 1));

@@ -100,6 +100,7 @@ def test_include_directions(files, table, says):
     ("base/b.cpp", "std::mutex mutex_;", "locks are base::Mutex"),
     ("base/b.cpp", "const std::lock_guard lock(mutex_);", "locks are base::Mutex"),
     ("base/b.cpp", "std::random_device random;", "ids are base::fresh_id"),
+    ("base/b.cpp", "const std::string text((std::istreambuf_iterator<char>(file)), {});", "base::process_file"),
     ("base/b.cpp", "  static std::map<int, int> seen;", "variables that outlive their function are the process's"),
     ("base/b.cpp", "  static SlowFiles slow(order_->ms);", "variables that outlive"),
     ("base/b.cpp", "  thread_local auto& plans = *new Plans;", "variables that outlive"),

@@ -2,8 +2,6 @@
 #include "front/launch/living.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "base/process.h"
@@ -16,11 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> words_of(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  return base::split(bytes, '\0');
-}
+std::vector<std::string> words_of(pid_t pid, std::string_view file) { return base::split(base::process_file(pid, file), '\0'); }
 
 std::string value_of(const std::vector<std::string>& variables, std::string_view name) {
   for (const std::string& variable : variables) {
@@ -35,7 +29,7 @@ void look_at_its_process(LivingRank& rank) {
   const auto pid = static_cast<pid_t>(rank.page.pid);
   rank.page.process = rank.page.alive ? look_at_process(pid) : journal::ProcessState::gone;
   const fs::path process = fs::path("/proc") / std::to_string(pid);
-  const std::vector<std::string> arguments = words_of(process / "cmdline"), variables = words_of(process / "environ");
+  const std::vector<std::string> arguments = words_of(pid, "cmdline"), variables = words_of(pid, "environ");
   for (std::size_t i = 0; i + 1 < arguments.size(); ++i) {
     if (arguments[i] != "--run") continue;
     std::error_code error;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 
 namespace lockstep::launch {
@@ -42,8 +43,7 @@ std::vector<Listener> listeners(int port) {
 }
 
 std::string command_of(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/cmdline", std::ios::binary);
-  std::string command((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string command = base::process_file(static_cast<pid_t>(base::parse_integer(pid).value_or(0)), "cmdline");
   for (char& c : command) c = c == '\0' ? ' ' : c;
   command = base::trim(command);
   return command.size() > 120 ? command.substr(0, 117) + "..." : command;
