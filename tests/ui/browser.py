@@ -46,6 +46,11 @@ class Browser:
         self.playwright.stop()
 
 
+def wait_until_it_fits(page) -> None:
+    """Charts follow the window's width a moment later."""
+    page.wait_for_function("() => document.documentElement.scrollWidth <= innerWidth")
+
+
 def picture(page, name: str) -> None:
     page.screenshot(path=str(PICTURES / f"{name}.png"))
 

@@ -116,10 +116,14 @@ def test_the_rank_that_the_others_wait_for_is_shown(page, served):
         page.goto(served.url + "/runs/late")
         ranks = page.get_by_label("Ranks", exact=True)
         ranks.get_by_text("holds the others up").first.wait_for(timeout=60_000)
-        assert re.search(r"rank 1\s*⚠ slowest", ranks.inner_text()) and re.search(r"Rank 1 holds the others up by [\d.]+ m?s a step \(\d+ %\), most of it in data\.", ranks.inner_text())
+        # On a busy machine another part, or the other rank, may be late in one step or another: the page shows the last one.
+        ranks.get_by_text(re.compile(r"Rank 1 holds the others up by [\d.]+ m?s a step \(\d+ %\), most of it in data\.")).wait_for(timeout=60_000)
         ranks.get_by_text("Its batches come late").wait_for(timeout=60_000)  # the launcher's own reason
-        widths = ranks.locator(".strip").evaluate_all("strips => strips.map(one => [...one.children].map(part => part.getBoundingClientRect().width / one.getBoundingClientRect().width))")
-        assert widths[1][0] > 0.3 > widths[0][0] and widths[0][3] > 0.3 > widths[1][3], "rank 1 reads data, rank 0 waits for it"
+        # Rank 1 reads data, rank 0 waits for it.
+        page.wait_for_function("""() => {
+            const shares = [...document.querySelectorAll(".strip")].map(one => [...one.children].map(part => part.getBoundingClientRect().width / one.getBoundingClientRect().width));
+            return document.body.innerText.match(/rank 1\\s*⚠ slowest/) && shares[1][0] > 0.3 && shares[0][0] < 0.3 && shares[0][3] > 0.3 && shares[1][3] < 0.3;
+        }""", timeout=60_000)
         browser.picture(page, "late")
         assert browser.violations(page) == []
     finally:
