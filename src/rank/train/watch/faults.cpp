@@ -49,7 +49,7 @@ class SlowFiles final : public base::FileSystem {
 
 // In state D, as where a disk does not answer: the kernel holds who calls vfork() until the child has left.
 void sleep_deeply(double seconds) {
-  const pid_t child = ::vfork();
+  const pid_t child = ::vfork();  // NOLINT(bugprone-unsafe-functions): to be held by it is what is wanted here
   if (child == 0) {
     ::sleep(static_cast<unsigned>(seconds));
     ::_exit(0);
