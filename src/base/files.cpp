@@ -153,6 +153,18 @@ class PosixFiles : public FileSystem {
     struct stat status {};
     return file.open() && ::fstat(file.number(), &status) == 0 ? std::optional(static_cast<std::uint64_t>(status.st_size)) : std::nullopt;
   }
+  std::size_t read_at(const std::filesystem::path& path, std::uint64_t offset, std::span<std::byte> bytes) override {
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::size_t seen = 0;
+    while (file.open() && seen < bytes.size()) {
+      const ssize_t got = ::pread(file.number(), bytes.data() + seen, bytes.size() - seen, static_cast<off_t>(offset + seen));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw read_error("read", path, errno);
+      if (got == 0) break;
+      seen += static_cast<std::size_t>(got);
+    }
+    return seen;
+  }
 };
 
 }  // namespace

@@ -58,6 +58,8 @@ class FileSystem {
   // Of a file that another process, perhaps of another machine, has written: nothing where it is not to be seen. The file is opened, so
   // that a network file system asks its server; even so it may answer from what it remembers for a while.
   virtual std::optional<std::uint64_t> size(const std::filesystem::path& path) = 0;
+  // Of such a file: how many of these bytes are to be seen. Those there are stand in `bytes`.
+  virtual std::size_t read_at(const std::filesystem::path& path, std::uint64_t offset, std::span<std::byte> bytes) = 0;
 };
 
 FileSystem& real_files();

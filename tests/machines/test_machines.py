@@ -68,6 +68,22 @@ def test_two_machines_train_as_one_and_nobody_else_can_reach_the_store(boxes, ti
     assert all(abs(together[step] - single[step]) < 1e-5 for step in single)
 
 
+def test_shards_of_two_machines_are_saved_as_those_of_one(boxes, tiny, tmp_path):
+    """No page of a file is written by two machines: what they have of one meets at rank 0. The files are the same."""
+    cut = ["--threads", 1, "parallel.shard=full"]
+    all_end([machine.train(*cut, "--ranks", ranks, output=tmp_path, fake=False, config=tiny) for machine, ranks in zip(boxes(2), (2, 1))], 0, "finished")
+    alone = subprocess.run([BIN / "lockstep", "train", "-f", tiny, "--device", "cpu", "--output", tmp_path, "--name", "alone", *map(str, cut), "--ranks", "3"],
+                           cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert alone.returncode == 0, alone.stderr
+    said = "of pages that several ranks have some of were written by this one"
+    logs = {name: (tmp_path / name / "ranks/0.log").read_text() for name in ("run", "alone")}
+    assert "step 3: " in logs["run"] and said in logs["run"] and said not in logs["alone"]
+    for step in ("step-000003", "step-000006"):
+        together, single = ({path.name: path.read_bytes() for path in (tmp_path / name / "checkpoints" / step).iterdir()} for name in ("run", "alone"))
+        assert together.keys() == single.keys() and len(single) == 5
+        assert [name for name in single if name.endswith(".safetensors") and together[name] != single[name]] == []
+
+
 def test_what_differs_is_told_on_all_three_machines(boxes, tiny, tmp_path):
     a, b, c = boxes(3)
     shared = dict(nodes=3, output=tmp_path, config=tiny)

@@ -55,7 +55,8 @@ struct Share {
 // same calls, and all Savers of a folder are made before the first begin(). One thread calls it.
 //   begin(): copies what this writer writes to host memory and returns. Where that holds less than it writes, the copy goes on in turns as
 //   bytes reach the disk. It is the only time training is blocked.
-//   Each writer writes its bytes of model-NNNNN-of-NNNNN.safetensors, optimizer-...; then part-N.json with their checksums.
+//   Each writer writes its bytes of model-NNNNN-of-NNNNN.safetensors, optimizer-...; then part-N.json with their checksums. On several
+//   machines what it has of pages that it does not fill goes to part-N.edges instead, from where writer 0 puts it in its place.
 //   Writer 0 waits for all parts, writes state.json and manifest.json, syncs, renames step-NNNNNN.partial to step-NNNNNN
 //   links the best one and removes the oldest beyond `keep`.
 // A save that fails (full disk, a writer that died) leaves no half folder and the checkpoint before it untouched; a later begin() works.
@@ -64,6 +65,9 @@ class Saver {
   struct Options {
     std::filesystem::path folder = {};  // <run folder>/checkpoints
     Share share = {};
+    // Writers of several machines see the folder through a page cache each, which may write a whole page where a few of its bytes are new:
+    // pages that no writer fills by itself are then written by writer 0 alone. One machine has one cache, and needs no such care.
+    bool several_machines = false;
     std::int64_t keep = 3;        // 0: all
     bool asynchronous = true;     // false: begin() returns when the save is whole or has failed
     double peer_timeout_s = 300;  // writer 0 gives a save up when no file of it has grown for this long

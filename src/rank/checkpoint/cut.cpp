@@ -122,6 +122,20 @@ std::vector<FileRange> held_ranges(std::span<const CutFile> files, const Content
   return ranges;
 }
 
+std::vector<Stretch> cut_at_edges(const FileRange& range, std::uint64_t file_bytes) {
+  const std::uint64_t first = (range.begin + page_bytes - 1) / page_bytes * page_bytes;
+  const std::uint64_t last = range.end == file_bytes ? range.end : range.end / page_bytes * page_bytes;
+  if (first >= last) return {{range, true}};
+  std::vector<Stretch> stretches;
+  const auto add = [&](std::uint64_t begin, std::uint64_t end, bool edge) {
+    if (begin < end) stretches.push_back({{range.file, begin, end}, edge});
+  };
+  add(range.begin, first, true);
+  add(first, last, false);
+  add(last, range.end, true);
+  return stretches;
+}
+
 std::vector<FileRange> cut_range(const FileRange& range, const CutFile& file, const Cut& cut) {
   std::vector<FileRange> pieces;
   std::uint64_t at = range.begin;

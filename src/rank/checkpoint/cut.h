@@ -51,6 +51,14 @@ std::vector<FileRange> equal_share(std::span<const std::uint64_t> file_bytes, co
 // Where each writer holds slices of its own: those. A file's header belongs to its first number; to writer 0 where there is none.
 std::vector<FileRange> held_ranges(std::span<const CutFile> files, const Contents& contents, const Share& share);
 
+// Bytes of a file in a row. `edge`: they do not fill their page, of which other writers may have the rest.
+struct Stretch {
+  FileRange range;
+  bool edge = false;
+};
+// The same range as the pages that it fills, and as the edges before and behind them. A file's last page is as long as the file.
+std::vector<Stretch> cut_at_edges(const FileRange& range, std::uint64_t file_bytes);
+
 // The same range cut where slices and the header end: whatever a writer has of a slice has a checksum of its own.
 std::vector<FileRange> cut_range(const FileRange& range, const CutFile& file, const Cut& cut);
 

@@ -59,8 +59,10 @@ Json tensors_json(const std::vector<SliceEntry>& tensors) {
 }
 Json pieces_json(const std::vector<PieceEntry>& pieces) {
   Json list = Json::array();
-  for (const PieceEntry& piece : pieces)
+  for (const PieceEntry& piece : pieces) {
     list.push_back({{"file", piece.file}, {"begin", piece.begin}, {"end", piece.end}, {"crc32c", hex(piece.checksum)}});
+    if (piece.edge) list.back()["edge"] = *piece.edge;
+  }
   return list;
 }
 std::vector<FileEntry> files_from(const Json& list) {
@@ -94,6 +96,7 @@ std::vector<PieceEntry> pieces_from(const Json& list) {
   for (const Json& piece : list) {
     pieces.push_back({piece.at("file").get<std::string>(), piece.at("begin").get<std::uint64_t>(), piece.at("end").get<std::uint64_t>(),
                       from_hex(piece.at("crc32c").get<std::string>())});
+    if (piece.contains("edge")) pieces.back().edge = piece.at("edge").get<std::uint64_t>();
   }
   return pieces;
 }
@@ -184,6 +187,8 @@ std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder) {
 }
 
 std::string part_name(int writer) { return fmt::format("part-{}.json", writer); }
+
+std::string edges_name(int writer) { return fmt::format("part-{}.edges", writer); }
 
 std::string tensors_name(std::string_view kind, std::size_t index, std::size_t count) {
   return fmt::format("{}-{:05}-of-{:05}.safetensors", kind, index + 1, count);

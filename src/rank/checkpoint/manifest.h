@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,7 @@ struct PieceEntry {
   std::string file;
   std::uint64_t begin = 0, end = 0;
   std::uint32_t checksum = 0;
+  std::optional<std::uint64_t> edge = {};  // not in that file yet, but so far into the writer's file of edges
 };
 
 // What one writer wrote. Writer 0 joins the parts; `attempt` tells them from what an earlier, failed save of the same step left.
@@ -72,6 +74,7 @@ std::filesystem::path step_folder(const std::filesystem::path& folder, std::int6
 std::vector<StepFolder> list_step_folders(const std::filesystem::path& folder);  // of the living timeline, newest first
 
 std::string part_name(int writer);                                                      // "part-0.json"
+std::string edges_name(int writer);                                                     // "part-0.edges"
 std::string tensors_name(std::string_view kind, std::size_t index, std::size_t count);  // "model-00001-of-00002.safetensors"
 
 }  // namespace lockstep::checkpoint

@@ -17,6 +17,7 @@
 #include "base/hash/crc32c.h"
 #include "base/log.h"
 #include "base/hash/mix.h"
+#include "base/text.h"
 #include "journal/timeline.h"
 
 namespace lockstep::checkpoint {
@@ -27,6 +28,14 @@ using State = StepFolder::State;
 constexpr std::size_t write_bytes = 16u << 20;
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+void write_in_chunks(base::FileWriter& writer, std::uint64_t offset, std::span<const std::byte> bytes) {
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t size = std::min<std::size_t>(write_bytes - (offset + at) % write_bytes, bytes.size() - at);
+    writer.write_at(offset + at, bytes.subspan(at, size));
+    at += size;
+  }
+}
 
 // Renamed first, so that a half removed checkpoint is never taken for a whole one.
 void remove_folder(base::FileSystem& files, const std::filesystem::path& folder, const StepFolder& victim) {
@@ -154,15 +163,19 @@ FileEntry SaveWriter::write_text(const std::filesystem::path& path, const std::s
   return {path.filename().string(), text.size(), base::crc32c(bytes_of(text))};
 }
 
-void SaveWriter::write_range(base::FileWriter& writer, const CutFile& file, const StagedRange& staged, Part& part) const {
-  const auto& [range, bytes] = staged;
-  for (std::size_t at = 0; at < bytes.size();) {
-    const std::size_t size = std::min<std::size_t>(write_bytes - (range.begin + at) % write_bytes, bytes.size() - at);
-    writer.write_at(range.begin + at, bytes.subspan(at, size));
-    at += size;
+void SaveWriter::write_range(base::FileWriter& writer, EdgeFile& edges, const CutFile& file, const StagedRange& staged, Part& part) const {
+  const std::vector<Stretch> stretches =
+      options_.several_machines ? cut_at_edges(staged.range, file.bytes()) : std::vector{Stretch{.range = staged.range}};
+  for (const auto& [range, edge] : stretches) {
+    const std::span<const std::byte> bytes = staged.bytes.subspan(range.begin - staged.range.begin, range.bytes());
+    const std::uint64_t aside = edge ? edges.add(bytes) : 0;
+    if (!edge) write_in_chunks(writer, range.begin, bytes);
+    for (const FileRange& piece : cut_range(range, file, options_.cut)) {
+      const std::uint64_t at = piece.begin - range.begin;
+      part.pieces.push_back({file.name, piece.begin, piece.end, base::crc32c(bytes.subspan(at, piece.bytes()))});
+      if (edge) part.pieces.back().edge = aside + at;
+    }
   }
-  for (const FileRange& piece : cut_range(range, file, options_.cut))
-    part.pieces.push_back({file.name, piece.begin, piece.end, base::crc32c(bytes.subspan(piece.begin - range.begin, piece.bytes()))});
 }
 
 // A writer that finds the disk full must have room to say so: its part takes the place of this.
@@ -176,6 +189,7 @@ void SaveWriter::write_part(const Save& save, const NextTurn& next) {
   folder_made_ = true;
   reserve_part(folder);
   Part part{.step = save.step, .attempt = save.attempt, .error = {}, .pieces = {}};
+  EdgeFile edges(files_, folder / edges_name(options_.share.index));
   std::unique_ptr<base::FileWriter> writer;
   const CutFile* open = nullptr;
   for (std::size_t turn = 0; turn < save.turns.size(); ++turn) {
@@ -185,10 +199,11 @@ void SaveWriter::write_part(const Save& save, const NextTurn& next) {
         if (writer) writer->sync_and_close();
         writer = files_.open_to_share(folder / file.name, file.bytes());
       }
-      write_range(*writer, file, staged, part);
+      write_range(*writer, edges, file, staged, part);
     }
   }
   if (writer) writer->sync_and_close();
+  edges.sync_and_close();
   files_.sync_directory(folder);
   // Last, and nothing after it may fail: writer 0 relies on these files from the moment it sees the part.
   base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
@@ -221,35 +236,84 @@ std::vector<Part> SaveWriter::wait_for_parts(const Save& save) {
 }
 
 // A part file is written after its tensors are synced, so they are there; but this machine may have looked at them while they grew.
+// False: what is to be seen now is what there is.
+bool SaveWriter::look_again(std::int64_t begun_ns) const {
+  const double waited_s = base::seconds_since(begun_ns);
+  if (waited_s > options_.visible_s || !patience_(waited_s)) return false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return true;
+}
+
 void SaveWriter::wait_until_visible(const std::filesystem::path& path, std::uint64_t bytes) {
   const std::int64_t begun_ns = base::now_ns();
-  for (;;) {
-    const auto size = files_.size(path);
-    if (size == bytes) return;
-    const double waited_s = base::seconds_since(begun_ns);
-    if (waited_s > options_.visible_s || !patience_(waited_s)) {
-      throw base::checkpoint_error("checkpoint", "{} should have {} bytes and {}", path.string(), bytes,
-                                   size ? fmt::format("has {}", *size) : "is not there");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (auto size = files_.size(path); size != bytes; size = files_.size(path)) {
+    if (look_again(begun_ns)) continue;
+    throw base::checkpoint_error("checkpoint", "{} should have {} bytes and {}", path.string(), bytes,
+                                 size ? fmt::format("has {}", *size) : "is not there");
   }
+}
+
+std::vector<std::byte> SaveWriter::read_edges(const std::filesystem::path& path, std::span<const PieceEntry> pieces) {
+  const std::uint64_t first = *pieces.front().edge;
+  std::uint64_t size = 0;  // a writer goes through a file from front to back, so they lie in a row
+  for (const PieceEntry& piece : pieces) {
+    if (*piece.edge != first + size) throw base::checkpoint_error("checkpoint", "what is in {} does not fit together", path.string());
+    size += piece.end - piece.begin;
+  }
+  std::vector<std::byte> bytes(size);
+  const auto whole = [&](const PieceEntry& piece) {
+    return base::crc32c(std::span(bytes).subspan(*piece.edge - first, piece.end - piece.begin)) == piece.checksum;
+  };
+  const std::int64_t begun_ns = base::now_ns();
+  while (files_.read_at(path, first, bytes) != size || !std::all_of(pieces.begin(), pieces.end(), whole)) {
+    if (!look_again(begun_ns)) throw base::checkpoint_error("checkpoint", "{} does not hold what its writer put there", path.string());
+  }
+  return bytes;
+}
+
+// All of a page that nobody fills is put aside, so nobody else has written to it, and nobody will.
+std::uint64_t SaveWriter::write_edges(const std::filesystem::path& folder, const CutFile& file,
+                                      const std::map<int, std::vector<PieceEntry>>& pieces) {
+  if (pieces.empty()) return 0;
+  std::uint64_t written = 0;
+  const auto writer = files_.open_to_share(folder / file.name, file.bytes());
+  for (const auto& [from, theirs] : pieces) {
+    const std::vector<std::byte> bytes = read_edges(folder / edges_name(from), theirs);
+    for (const PieceEntry& piece : theirs)
+      writer->write_at(piece.begin, std::span(bytes).subspan(*piece.edge - *theirs.front().edge, piece.end - piece.begin));
+    written += bytes.size();
+  }
+  writer->sync_and_close();
+  return written;
 }
 
 void SaveWriter::finish(const Save& save) {
   const auto folder = step_folder(options_.folder, save.step, State::partial);
   Manifest manifest{.step = save.step, .writers = options_.share.count, .time = base::utc_time(), .files = {}, .tensors = {}};
-  std::map<std::string, std::vector<PieceEntry>> pieces;  // by file
-  for (Part& part : wait_for_parts(save)) {
-    for (PieceEntry& piece : part.pieces) pieces[piece.file].push_back(std::move(piece));
+  std::map<std::string, std::vector<PieceEntry>> pieces;                // by file
+  std::map<std::string, std::map<int, std::vector<PieceEntry>>> edges;  // by file and writer
+  const std::vector<Part> parts = wait_for_parts(save);
+  for (int writer = 0; writer < options_.share.count; ++writer) {
+    for (const PieceEntry& piece : parts[static_cast<std::size_t>(writer)].pieces) {
+      if (piece.edge) edges[piece.file][writer].push_back(piece);
+      pieces[piece.file].push_back(piece);
+    }
   }
+  std::uint64_t joined = 0;
   for (const CutFile& file : save.files) {
     Joiner(file, std::move(pieces[file.name])).into(manifest, options_.cut);
     wait_until_visible(folder / file.name, file.bytes());
+    joined += write_edges(folder, file, edges[file.name]);
   }
+  if (joined > 0)
+    base::log_info("step {}: {} of pages that several ranks have some of were written by this one", save.step, base::human_bytes(joined));
   manifest.files.push_back(write_text(folder / "state.json", save.state_json));
   manifest.files.push_back(write_text(folder / "model.safetensors.index.json", index_text(save.files)));
   write_text(folder / "manifest.json", manifest_text(manifest));
-  for (int writer = 0; writer < options_.share.count; ++writer) files_.remove_all(folder / part_name(writer));
+  for (int writer = 0; writer < options_.share.count; ++writer) {
+    files_.remove_all(folder / part_name(writer));
+    if (options_.several_machines) files_.remove_all(folder / edges_name(writer));
+  }
   files_.sync_directory(folder);
   if (options_.may_write) options_.may_write();
   put_in_place(save);
@@ -303,6 +367,7 @@ void SaveWriter::give_up(const Save& save, const std::string& reason) noexcept {
         const CutFile& file = save.files[range.file];
         if (range.bytes() == file.bytes()) files_.remove_all(folder / file.name);
       }
+      if (options_.several_machines) files_.remove_all(folder / edges_name(options_.share.index));
       base::write_text_atomically(files_, folder / part_name(options_.share.index), part_text(part));
     }
   } catch (const std::exception& error) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/files.h"
 #include "rank/checkpoint/checkpoint.h"
 #include "rank/checkpoint/cut.h"
+#include "rank/checkpoint/edge_file.h"
 #include "rank/checkpoint/manifest.h"
 #include "rank/checkpoint/staging.h"
 
@@ -40,19 +42,23 @@ class SaveWriter {
   // `patience` is asked while writer 0 waits for others, with the seconds since anything in the folder changed: false gives up.
   SaveWriter(base::FileSystem& files, const Saver::Options& options, std::function<bool(double quiet_s)> patience);
 
-  // This writer's files and part-N.json, synced.
+  // This writer's bytes of the files, its edges and part-N.json, synced.
   void write_part(const Save& save, const NextTurn& next);
-  // Writer 0: waits for all parts, writes manifest and state, puts the folder in its place, removes the oldest beyond `keep`.
+  // Writer 0: waits for all parts, writes their edges, manifest and state, puts the folder in its place, removes the oldest beyond `keep`.
   void finish(const Save& save);
   // After a failure: writer 0 removes the folder, others say in their part what went wrong. Never throws.
   void give_up(const Save& save, const std::string& reason) noexcept;
 
  private:
-  void write_range(base::FileWriter& writer, const CutFile& file, const StagedRange& staged, Part& part) const;
+  void write_range(base::FileWriter& writer, EdgeFile& edges, const CutFile& file, const StagedRange& staged, Part& part) const;
   void reserve_part(const std::filesystem::path& folder);
   FileEntry write_text(const std::filesystem::path& path, const std::string& text);
   std::vector<Part> wait_for_parts(const Save& save);
   void wait_until_visible(const std::filesystem::path& path, std::uint64_t bytes);
+  bool look_again(std::int64_t begun_ns) const;
+  // pieces: of one file, by writer. Returns their bytes.
+  std::uint64_t write_edges(const std::filesystem::path& folder, const CutFile& file, const std::map<int, std::vector<PieceEntry>>& pieces);
+  std::vector<std::byte> read_edges(const std::filesystem::path& path, std::span<const PieceEntry> pieces);
   void put_in_place(const Save& save);
   void link_best(std::int64_t step);
   void remove_oldest(std::int64_t saved_step);

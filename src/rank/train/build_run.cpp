@@ -43,6 +43,7 @@ std::uint64_t staging_bytes(const Run& run) {
 checkpoint::Saver::Options saver_options(const Run& run) {
   return {.folder = checkpoints_folder(run.config, run.folder),
           .share = {run.mesh->everyone().rank(), run.mesh->everyone().size()},
+          .several_machines = run.world->place().local_world_size < run.world->place().world_size,
           .keep = run.config.trainer.max_checkpoints,
           .asynchronous = run.config.checkpoint.asynchronous,
           .staging_bytes = staging_bytes(run),

@@ -177,7 +177,7 @@ std::unique_ptr<base::FileWriter> FaultyFiles::open_to_share(const fs::path& pat
   step("create", path);
   if (!fs::exists(path)) {
     unsynced_names_.push_back({{}, path});
-    if (!std::ofstream(path, std::ios::binary))
+    if (!std::ofstream(path, std::ios::binary | std::ios::app))  // what another instance, another machine, has written stays
       throw base::checkpoint_error("files", "cannot create {}: No such file or directory", path.string());
   }
   fs::resize_file(path, size);
@@ -222,6 +222,14 @@ std::optional<std::uint64_t> FaultyFiles::size(const fs::path& path) {
   const std::int64_t look = looks_[path]++;
   if (!real || look >= stale_looks) return real;
   return look % 2 == 0 ? std::nullopt : std::optional(*real / 2);
+}
+
+std::size_t FaultyFiles::read_at(const fs::path& path, std::uint64_t offset, std::span<std::byte> bytes) {
+  const std::lock_guard lock(mutex_);
+  step("read", path);
+  const std::int64_t look = looks_[path]++;
+  if (look < stale_looks) bytes = bytes.first(look % 2 == 0 ? 0 : bytes.size() / 2);
+  return base::real_files().read_at(path, offset, bytes);
 }
 
 void FaultyFiles::lose_power(bool keep_names) {

@@ -26,7 +26,7 @@ class FaultyFiles final : public base::FileSystem {
   std::int64_t crash_at = never;    // from this operation on nothing works anymore; a write gets half done
   std::int64_t disk_bytes = never;  // what fits in all; removing files makes room
   std::string fail_text = "Input/output error";
-  std::int64_t stale_looks = 0;  // size() first answers so often for every file as if half of it were not written yet, or not at all
+  std::int64_t stale_looks = 0;  // size() and read_at() first answer so often for every file as if half were not written yet, or nothing
 
   std::int64_t operations() const { return operations_; }
   bool crashed() const { return operations_ > crash_at; }
@@ -43,6 +43,7 @@ class FaultyFiles final : public base::FileSystem {
   void create_directories(const std::filesystem::path& path) override;
   void remove_all(const std::filesystem::path& path) override;
   std::optional<std::uint64_t> size(const std::filesystem::path& path) override;
+  std::size_t read_at(const std::filesystem::path& path, std::uint64_t offset, std::span<std::byte> bytes) override;
 
  private:
   class Writer;

@@ -7,6 +7,7 @@
 #include <ATen/ops/equal.h>
 
 #include "rank/checkpoint/checkpoint.h"
+#include "rank/checkpoint/manifest.h"
 #include "support/files/faulty_files.h"
 
 namespace lockstep::checkpoint {
@@ -27,6 +28,20 @@ inline Contents contents_of(std::int64_t version) {
     contents.optimizer.push_back({"exp_avg_sq." + name, numbers(200 + i).to(i % 2 ? at::kBFloat16 : at::kFloat), unit});
   }
   return contents;
+}
+
+// Each of `count` writers holds a slice of every tensor, some of them nothing.
+inline Contents slices_of(const Contents& whole, int index, int count) {
+  Contents held{.model = {}, .optimizer = {}, .state_json = whole.state_json, .sharded = true};
+  const auto cut = [&](const std::vector<NamedTensor>& from, std::vector<NamedTensor>& to) {
+    for (const auto& [name, tensor, unit, shape, begin] : from) {
+      const std::int64_t n = tensor.numel(), first = n * index / count, last = n * (index + 1) / count;
+      to.push_back({name, tensor.flatten().narrow(0, first, last - first), unit, tensor.sizes().vec(), first});
+    }
+  };
+  cut(whole.model, held.model);
+  cut(whole.optimizer, held.optimizer);
+  return held;
 }
 
 inline void expect_holds(const Reader& reader, std::int64_t version) {
@@ -71,6 +86,19 @@ inline std::vector<std::string> listing(const std::filesystem::path& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+// What does not tell who wrote it: all files but the manifest's time and number of writers.
+inline std::map<std::string, std::string> tensor_files(const std::filesystem::path& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const std::string& name : listing(checkpoint)) {
+    if (name != "manifest.json") files[name] = base::read_text(checkpoint / name);
+  }
+  Manifest manifest = read_manifest(checkpoint);
+  manifest.writers = 0;
+  manifest.time.clear();
+  files["manifest.json"] = manifest_text(manifest);
+  return files;
 }
 
 }  // namespace lockstep::checkpoint

@@ -28,19 +28,36 @@ std::string error_from(Saver& saver) {
   }
 }
 
+// Who writes: ranks that hold everything, or ranks of several machines, each with slices of its own.
+struct Writers {
+  int count;
+  bool machines = false;
+
+  Contents contents(std::size_t writer, std::int64_t version) const {
+    return machines ? slices_of(contents_of(version), static_cast<int>(writer), count) : contents_of(version);
+  }
+  std::vector<std::unique_ptr<Saver>> savers(base::FileSystem& files, const fs::path& folder, std::int64_t keep) const {
+    return make_savers(files, folder, count, {.several_machines = machines, .keep = keep, .cut = small_cut});
+  }
+};
+
 // All savers begin; returns each one's error, empty where it had none.
-std::vector<std::string> save_together(std::vector<std::unique_ptr<Saver>>& savers, std::int64_t step, std::int64_t version) {
-  for (auto& saver : savers) saver->begin(step, contents_of(version));
+std::vector<std::string> save_together(std::vector<std::unique_ptr<Saver>>& savers, std::int64_t step, std::int64_t version,
+                                       bool machines = false) {
+  const Writers writers{static_cast<int>(savers.size()), machines};
+  for (std::size_t i = 0; i < savers.size(); ++i) savers[i]->begin(step, writers.contents(i, version));
   std::vector<std::string> errors;
   for (auto& saver : savers) errors.push_back(error_from(*saver));
   return errors;
 }
 
 // The same one after the other, writer 0 last: it finds all parts or an error and never has to wait, however busy the machine is.
-std::vector<std::string> save_in_turn(std::vector<std::unique_ptr<Saver>>& savers, std::int64_t step, std::int64_t version) {
+std::vector<std::string> save_in_turn(std::vector<std::unique_ptr<Saver>>& savers, std::int64_t step, std::int64_t version,
+                                      bool machines = false) {
+  const Writers writers{static_cast<int>(savers.size()), machines};
   std::vector<std::string> errors(savers.size());
   for (std::size_t i = savers.size(); i-- > 0;) {
-    savers[i]->begin(step, contents_of(version));
+    savers[i]->begin(step, writers.contents(i, version));
     errors[i] = error_from(*savers[i]);
   }
   return errors;
@@ -69,14 +86,14 @@ TEST(CheckpointFaults, StaleSizesOfOthersFilesAreLookedAtAgain) {
 
 // The operation fails once. Whatever it was, nothing half stays, and the same saver saves the next time.
 TEST(CheckpointFaults, TheNthOperationFails) {
-  for (const int writers : {1, 3}) {
+  for (const Writers& writers : {Writers{1}, Writers{3}, Writers{3, true}}) {
     for (std::int64_t n = 0;; ++n) {
       const support::TemporaryFolder folder;
-      save(folder.path(), writers, 1, 1);
+      save(folder.path(), writers.count, 1, 1);
       FaultyFiles files;
-      auto savers = make_savers(files, folder.path(), writers, {.keep = 2, .cut = small_cut});
+      auto savers = writers.savers(files, folder.path(), 2);
       files.fail_at = n;
-      const auto errors = save_together(savers, 2, 2);
+      const auto errors = save_together(savers, 2, 2, writers.machines);
       const bool reached = files.operations() > n;
       const auto newest = newest_whole(folder.path(), nullptr);
       ASSERT_TRUE(newest) << n;
@@ -88,7 +105,7 @@ TEST(CheckpointFaults, TheNthOperationFails) {
         EXPECT_NE(errors[0].find("step-000001 is untouched"), std::string::npos) << errors[0];
       }
       files.fail_at = FaultyFiles::never;
-      const auto again = save_together(savers, 3, 3);
+      const auto again = save_together(savers, 3, 3, writers.machines);
       for (const auto& error : again) EXPECT_EQ(error, "") << "after operation " << n << " failed";
       expect_holds(Reader(step_folder(folder.path(), 3)), 3);
       for (const auto& name : listing(folder.path()))
@@ -121,17 +138,17 @@ TEST(CheckpointFaults, AWriterThatLostTheFolderWritesNothingMore) {
 }
 
 // The power goes at the n-th operation, for good. `keep_names`: which of the two things a disk may do to unsynced names.
-void lose_power_everywhere(int writers, std::int64_t old_step, std::int64_t new_step) {
+void lose_power_everywhere(const Writers& writers, std::int64_t old_step, std::int64_t new_step) {
   for (const bool keep_names : {true, false}) {
     bool finished = false;
     for (std::int64_t n = 0; !finished; ++n) {
       const support::TemporaryFolder folder;
-      save(folder.path(), writers, old_step, 1);
+      save(folder.path(), writers.count, old_step, 1);
       FaultyFiles files;
       files.crash_at = n;
       {
-        auto savers = make_savers(files, folder.path(), writers, {.keep = 1, .cut = small_cut});
-        save_in_turn(savers, new_step, 2);
+        auto savers = writers.savers(files, folder.path(), 1);
+        save_in_turn(savers, new_step, 2, writers.machines);
       }
       finished = !files.crashed();
       files.lose_power(keep_names);
@@ -144,7 +161,7 @@ void lose_power_everywhere(int writers, std::int64_t old_step, std::int64_t new_
       EXPECT_TRUE(!finished || version == 2);
       expect_holds(Reader(*newest), version);
 
-      save(folder.path(), writers, new_step + 1, 3, 1);  // the next run, on a sound machine
+      save(folder.path(), writers.count, new_step + 1, 3, 1);  // the next run, on a sound machine
       EXPECT_EQ(listing(folder.path()), Names{step_folder("", new_step + 1).string()});
       expect_holds(Reader(step_folder(folder.path(), new_step + 1)), 3);
     }
@@ -152,31 +169,32 @@ void lose_power_everywhere(int writers, std::int64_t old_step, std::int64_t new_
 }
 
 TEST(CheckpointFaults, PowerIsLostAtTheNthOperation) {
-  lose_power_everywhere(1, 1, 2);
-  lose_power_everywhere(2, 1, 2);
+  lose_power_everywhere({1}, 1, 2);
+  lose_power_everywhere({2}, 1, 2);
+  lose_power_everywhere({2, true}, 1, 2);
 }
-TEST(CheckpointFaults, PowerIsLostWhileACheckpointIsReplaced) { lose_power_everywhere(1, 5, 5); }
+TEST(CheckpointFaults, PowerIsLostWhileACheckpointIsReplaced) { lose_power_everywhere({1}, 5, 5); }
 
 TEST(CheckpointFaults, TheDiskIsFull) {
-  for (const int writers : {1, 2}) {
+  for (const Writers& writers : {Writers{1}, Writers{2}, Writers{2, true}}) {
     const support::TemporaryFolder measured;
-    save(measured.path(), writers, 1, 1);
+    save(measured.path(), writers.count, 1, 1);
     std::int64_t needed = 0;
     for (const auto& entry : fs::recursive_directory_iterator(measured.path()))
       needed += entry.is_regular_file() ? static_cast<std::int64_t>(entry.file_size()) : 0;
     for (const std::int64_t room :
          {std::int64_t{0}, std::int64_t{1}, std::int64_t{100}, std::int64_t{5000}, needed / 3, needed / 2, needed - 5000, needed - 1}) {
       const support::TemporaryFolder folder;
-      save(folder.path(), writers, 1, 1);
+      save(folder.path(), writers.count, 1, 1);
       FaultyFiles files;
       files.disk_bytes = room;
-      auto savers = make_savers(files, folder.path(), writers, {.cut = small_cut});
-      const auto errors = save_in_turn(savers, 2, 2);
+      auto savers = writers.savers(files, folder.path(), 3);
+      const auto errors = save_in_turn(savers, 2, 2, writers.machines);
       EXPECT_NE(errors[0].find("No space left on device"), std::string::npos) << room << ": " << errors[0];
       EXPECT_NE(errors[0].find("step-000001 is untouched"), std::string::npos) << errors[0];
       EXPECT_EQ(newest_whole(folder.path(), nullptr)->filename(), "step-000001");
       files.disk_bytes = FaultyFiles::never;
-      for (const auto& error : save_in_turn(savers, 2, 4)) EXPECT_EQ(error, "");
+      for (const auto& error : save_in_turn(savers, 2, 4, writers.machines)) EXPECT_EQ(error, "");
       expect_holds(Reader(step_folder(folder.path(), 2)), 4);
       EXPECT_EQ(listing(folder.path()), (Names{"step-000001", "step-000002"}));
     }

@@ -20,33 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr int rank_counts[] = {1, 2, 3, 5};
 
-// What does not tell who wrote it: all files but the manifest's time and number of writers.
-std::map<std::string, std::string> tensor_files(const fs::path& checkpoint) {
-  std::map<std::string, std::string> files;
-  for (const std::string& name : listing(checkpoint)) {
-    if (name != "manifest.json") files[name] = base::read_text(checkpoint / name);
-  }
-  Manifest manifest = read_manifest(checkpoint);
-  manifest.writers = 0;
-  manifest.time.clear();
-  files["manifest.json"] = manifest_text(manifest);
-  return files;
-}
-
-// Each of `count` writers holds a slice of every tensor, some of them nothing.
-Contents slices_of(const Contents& whole, int index, int count) {
-  Contents held{.model = {}, .optimizer = {}, .state_json = whole.state_json, .sharded = true};
-  const auto cut = [&](const std::vector<NamedTensor>& from, std::vector<NamedTensor>& to) {
-    for (const auto& [name, tensor, unit, shape, begin] : from) {
-      const std::int64_t n = tensor.numel(), first = n * index / count, last = n * (index + 1) / count;
-      to.push_back({name, tensor.flatten().narrow(0, first, last - first), unit, tensor.sizes().vec(), first});
-    }
-  };
-  cut(whole.model, held.model);
-  cut(whole.optimizer, held.optimizer);
-  return held;
-}
-
 void save_slices(const fs::path& folder, int writers, std::int64_t step, const Contents& whole) {
   support::FaultyFiles files;
   auto savers = make_savers(files, folder, writers, {.cut = small_cut});

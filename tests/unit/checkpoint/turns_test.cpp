@@ -51,6 +51,9 @@ class HeldFiles final : public base::FileSystem {
   void create_directories(const fs::path& path) override { below_.create_directories(path); }
   void remove_all(const fs::path& path) override { below_.remove_all(path); }
   std::optional<std::uint64_t> size(const fs::path& path) override { return below_.size(path); }
+  std::size_t read_at(const fs::path& path, std::uint64_t offset, std::span<std::byte> bytes) override {
+    return below_.read_at(path, offset, bytes);
+  }
 
  private:
   class Writer final : public base::FileWriter {

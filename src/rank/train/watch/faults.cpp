@@ -42,6 +42,9 @@ class SlowFiles final : public base::FileSystem {
   void create_directories(const std::filesystem::path& path) override { base::real_files().create_directories(path); }
   void remove_all(const std::filesystem::path& path) override { base::real_files().remove_all(path); }
   std::optional<std::uint64_t> size(const std::filesystem::path& path) override { return base::real_files().size(path); }
+  std::size_t read_at(const std::filesystem::path& path, std::uint64_t offset, std::span<std::byte> bytes) override {
+    return base::real_files().read_at(path, offset, bytes);
+  }
 
  private:
   std::int64_t ms_;
