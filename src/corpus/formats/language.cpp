@@ -12,7 +12,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_there(const fs::path& tokenizer) { return fs::is_regular_file(tokenizer) || fs::exists(tokenizer / "tokenizer.json"); }
+// None is named: a tokenizer.json in the folder that the program was started in is not meant.
+bool is_there(const fs::path& tokenizer) {
+  return !tokenizer.empty() && (fs::is_regular_file(tokenizer) || fs::exists(tokenizer / "tokenizer.json"));
+}
 
 }  // namespace
 
