@@ -144,6 +144,7 @@ ODD = {
     "two groups": (16, "24GiB", "llama-3.1-70b", ["parallel.shard=full", "parallel.replicate=2"]),
     "adapters": (2, "24GiB", "llama-3.1-70b", [*LORA, "trainer.gradient_accumulation=3"]),
     "four bits": (3, "10GiB", "llama-3.1-70b", [*LORA, "model.load_in_4bit=true"]),
+    "tight": (6, "40GiB", "qwen2.5-7b", []),
     "a batch of all": (8, "80GiB", "qwen2.5-7b", ["trainer.global_batch_size=64", "trainer.optimizer=muon"]),
 }
 
@@ -152,8 +153,11 @@ ODD = {
 def test_commands_that_are_printed_can_be_run(case):
     gpus, memory, model, settings = ODD[case]
     text = plan("-f", f"models/{model}.yaml", "--gpus", gpus, "--memory", memory, *settings)
-    printed = re.findall(r"fits with .*?(?: on (\d+) GPUs)?, .* per rank:\n\s+lockstep (.*)", text)
+    printed = re.findall(r"fits? with .*?(?: on (\d+) GPUs)?, .* per rank:\n\s+lockstep (.*)", text)
     assert bool(printed) != ("nothing that is known here makes it fit" in text or "fits as it is" in text), text
+    for verdict, needed in re.findall(r"(fits|is likely to fit) with .*, ([\d.]+ GiB) per rank", text):
+        assert (verdict == "fits") == (float(needed.split()[0]) <= float(memory.removesuffix("GiB"))), text
+    assert case != "tight" or "is likely to fit with" in text
     for ranks, command in printed:
         done = subprocess.run([str(LOCKSTEP), *shlex.split(command), "--dry-run", "--device", "cpu", "--ranks", ranks or str(gpus)], capture_output=True, text=True,
                               cwd=ROOT, timeout=60)

@@ -112,7 +112,9 @@ std::string advice_text(const MemoryPlan& plan) {
     const std::string where = change.ranks == plan.wish.ranks ? "" : fmt::format(" on {} GPUs", change.ranks);
     text += change.settings.empty() && where.empty()
                 ? "  fits as it is:\n"
-                : fmt::format("  fits with {}{}, {} per rank:\n", change.effect, where, human(change.memory.total()));
+                : fmt::format("  {} with {}{}, {} per rank:\n",
+                              verdict_of(change.memory, *plan.wish.device_bytes) == Verdict::tight ? "is likely to fit" : "fits",
+                              change.effect, where, human(change.memory.total()));
     text += fmt::format("    {}{}{}\n", plan.command, change.settings.empty() ? "" : " ", base::join(change.settings, " "));
   }
   return text;
@@ -187,6 +189,7 @@ std::int64_t parse_memory(const std::string& text) {
   constexpr std::pair<std::string_view, double> units[] = {{"kib", 0x1p10}, {"mib", 0x1p20}, {"gib", 0x1p30}, {"tib", 0x1p40},
                                                            {"kb", 1e3},     {"mb", 1e6},     {"gb", 1e9},     {"tb", 1e12},
                                                            {"k", 0x1p10},   {"m", 0x1p20},   {"g", 0x1p30},   {"t", 0x1p40}};
+  constexpr double least = 1e6;  // a number without a unit is of bytes: 24 is a unit forgotten, not a device
   std::string number = base::lower(base::trim(text));
   double unit = 1;
   for (const auto& [name, bytes] : units) {
@@ -196,7 +199,7 @@ std::int64_t parse_memory(const std::string& text) {
     break;
   }
   const auto value = base::parse_number(number);
-  if (!value || !(*value > 0) || *value * unit > 0x1p60)
+  if (!value || !(*value * unit >= least) || *value * unit > 0x1p60)
     throw base::usage_error("plan", "--memory {} is no amount of memory. For example 24GiB, or 80GB.", text);
   return static_cast<std::int64_t>(*value * unit);
 }
