@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "layout/decoder.h"
 #include "layout/memory/memory.h"
+#include "layout/memory/step_memory.h"
 
 namespace lockstep::layout {
 namespace {
@@ -57,10 +58,13 @@ MeshShape mesh_of(const config::RunConfig& config, int ranks) {
 
 namespace {
 
-// Of one gradient. Ranks sum theirs in f32 unless memory is short.
-std::int64_t wire_bytes(const config::RunConfig& config, const UnitCut& cut) {
+// Of one gradient. Ranks sum theirs in f32, unless memory is short or there is nothing to sum: a step of one micro-batch.
+std::int64_t wire_bytes(const config::RunConfig& config, const UnitCut& cut, std::int64_t micro_batches) {
   constexpr std::int64_t f32 = 4;
-  return config.parallel.reduce_dtype == config::ReduceDType::automatic ? cut.element_bytes : f32;
+  const bool as_weights =
+      config.parallel.reduce_dtype == config::ReduceDType::automatic ||
+      (config.parallel.reduce_dtype == config::ReduceDType::gradient && narrowest_form(config, micro_batches) == GradientForm::once);
+  return as_weights ? cut.element_bytes : f32;
 }
 
 }  // namespace
@@ -76,7 +80,7 @@ Tables tables_of(const config::RunConfig& config, std::int64_t micro_batches, in
   for (const UnitSpec& unit : decoder_units(config.model)) {
     const UnitCut cut = cut_of(unit, model_holding(config), config.trainer.optimizer, sharers);
     const std::int64_t received = cut.room * (sharers - 1);
-    bytes.push_back({received * cut.element_bytes, cut.packed ? 0 : received * wire_bytes(config, cut)});
+    bytes.push_back({received * cut.element_bytes, cut.packed ? 0 : received * wire_bytes(config, cut, micro_batches)});
     tables.units.push_back(cut);
   }
   tables.moves = gather_table(tables.schedule, {bytes.size(), tables.trained}, tables.placement);

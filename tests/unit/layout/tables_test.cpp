@@ -48,6 +48,12 @@ TEST(Tables, GradientsTravelInTheTypeThatIsAskedFor) {
   const Traffic f32 = tables_of(config, 2, 4).traffic;
   EXPECT_EQ(f32.reduced_bytes, 2 * weights.reduced_bytes);
   EXPECT_EQ(f32.gathered_bytes, weights.gathered_bytes);
+  // As a rank has them: f32 where it sums several micro-batches, the weights' type where there is but one.
+  config.parallel.reduce_dtype = config::ReduceDType::gradient;
+  EXPECT_EQ(tables_of(config, 2, 4).traffic.reduced_bytes, f32.reduced_bytes);
+  const Traffic once = tables_of(config, 1, 4).traffic;
+  EXPECT_GT(once.reductions, 0);
+  EXPECT_EQ(4 * once.reduced_bytes, f32.reduced_bytes) << "of one micro-batch, two bytes each";
 }
 
 TEST(Tables, GroupsThatDoNotDivideAreNamed) {
