@@ -3,6 +3,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import signal
@@ -159,10 +160,10 @@ def test_an_epoch_is_counted_beside_the_form(served):
     assert "counted.jsonl" in judged["plan"]["epoch"]["mistake"]
 
 
-def stream_events(served, run=""):
+def stream_events(served, **asked):
     """Server-sent events as they come: (event, data)."""
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
-    connection.request("GET", f"/api/stream?run={run}" if run else "/api/stream")
+    connection.request("GET", f"/api/stream?{urllib.parse.urlencode(asked)}")
     answer = connection.getresponse()
     event = ""
     while line := answer.readline().decode():
@@ -184,6 +185,8 @@ def test_of_five_hundred_runs_only_what_changes_is_told(tmp_path):
         begun = time.monotonic()
         assert len(served.json("GET", "/api/runs")) == 500
         print(f"the first list of 500 runs took {time.monotonic() - begun:.2f} s")
+        while any(one["bytes"] is None for one in served.json("GET", "/api/runs")):  # are counted as time allows
+            time.sleep(0.1)
         events = (one for one in stream_events(served) if one[0] in ("runs", "changed"))
         event, runs = next(events)
         assert event == "runs" and len(runs) == 500
@@ -194,6 +197,77 @@ def test_of_five_hundred_runs_only_what_changes_is_told(tmp_path):
         shutil.rmtree(served.output / "run-007")
         event, news = next(events)
         assert event == "changed" and news["cards"] == [] and len(news["names"]) == 499 and "run-007" not in news["names"]
+    finally:
+        served.close()
+
+
+def reads_of(served) -> int:
+    """How often the page's program has read from a file or a socket."""
+    return int(re.search(r"syscr: (\d+)", open(f"/proc/{served.process.pid}/io").read())[1])
+
+
+def ended_run(folder, name, data="stories") -> None:
+    (folder / name).mkdir(parents=True)
+    lines = [{"event": "started", "step": 0, "time": "2026-01-01T00:00:00Z"}, {"event": "model", "total_steps": 1, "data": data}, {"step": 1, "loss": 2.5}]
+    (folder / name / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / name / "end.json").write_text(json.dumps({"status": "failed", "exit_code": 6, "report": "It died.\nIn many words."}))
+
+
+def test_runs_that_have_ended_are_not_read_again(tmp_path):
+    """Some thousands of them cost an open page nothing but a look at their folders; and a change to any of them is still seen."""
+    served = Served(tmp_path)
+    try:
+        for number in range(400):
+            ended_run(served.output, f"run-{number:03}")
+        state = served.json("GET", "/api/state")
+        assert len(state["runs"]) == 400
+        while any(one["bytes"] is None for one in served.json("GET", "/api/runs")):
+            time.sleep(0.1)
+        state = served.json("GET", "/api/state")
+        events = (one for one in stream_events(served, known=state["mark"]) if one[0] == "changed")
+        ended_run(served.output, "late")
+        assert any(card["name"] == "late" for card in next(events)[1]["cards"])
+        time.sleep(4)  # what has just changed is looked into once more
+        before = reads_of(served)
+        time.sleep(3)
+        read = reads_of(served) - before
+        print(f"{read} reads in 3 s beside 401 runs that have ended")
+        assert read < 200
+        (served.output / "run-321" / "end.json").write_text(json.dumps({"status": "complete", "exit_code": 0}))
+        os.utime(served.output / "run-321")  # as a file that is put there by renaming does
+        for _, news in events:
+            if any((card["name"], card["state"]) == ("run-321", "complete") for card in news["cards"]):
+                break
+        # Whoever knows the list is told what is newer; whoever knows that of another program is told so.
+        mark = served.json("GET", "/api/state")["mark"]
+        ended_run(served.output, "later")
+        news = next(data for event, data in stream_events(served, known=mark) if event == "changed")
+        assert [card["name"] for card in news["cards"]] == ["later"] and news["names"][0] == "later" and news["mark"] != mark
+        served.stop()
+        served.start()
+        assert next(stream_events(served, known=mark)) == ("stale", {})
+    finally:
+        served.close()
+
+
+def test_a_list_of_any_size_is_shown(tmp_path):
+    """Longer than what a stream may have waiting: it comes with the page's state, and changes come as ever."""
+    served = Served(tmp_path)
+    try:
+        for number in range(120):
+            ended_run(served.output, f"run-{number:03}", data="x" * 100_000)
+        state = served.json("GET", "/api/state")
+        assert len(state["runs"]) == 120 and state["runs"][0]["reason"] == "It died."
+        while any(one["bytes"] is None for one in state["runs"]):  # each is news, once it is counted
+            time.sleep(0.1)
+            state = served.json("GET", "/api/state")
+        events = stream_events(served, known=state["mark"])
+        ended_run(served.output, "late")
+        while (event := next(events))[0] != "changed":
+            pass
+        assert event[1]["names"][0] == "late"
+        for known in ("", state["mark"].rpartition("-")[0] + "-0"):  # all is news to both, and too much for a stream
+            assert next(one for one in stream_events(served, known=known))[0] == "stale"
     finally:
         served.close()
 

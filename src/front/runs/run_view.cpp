@@ -1,14 +1,11 @@
 // Reads metrics.jsonl by looking for names in its lines.
 #include "front/runs/run_view.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/file/refusal.h"
 #include "base/file/last_name.h"
@@ -166,20 +163,6 @@ std::vector<fs::path> find_runs(const fs::path& output) {
   std::vector<fs::path> folders;
   for (auto& [time, path] : found) folders.push_back(std::move(path));
   return folders;
-}
-
-std::uint64_t size_on_disk(const fs::path& folder) {
-  std::uint64_t bytes = 0;
-  std::set<std::pair<dev_t, ino_t>> seen;  // a file of two names is there once
-  std::error_code error;
-  for (auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied, error);
-       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    struct stat status {};
-    if (::lstat(entry->path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    if (status.st_nlink == 1 || seen.emplace(status.st_dev, status.st_ino).second)
-      bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
-  }
-  return bytes;
 }
 
 }  // namespace lockstep::runs

@@ -76,6 +76,5 @@ std::optional<double> seconds_of(std::string_view time);
 RunView read_run(const std::filesystem::path& folder);
 // The run folders under `output`, the newest first.
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& output);
-std::uint64_t size_on_disk(const std::filesystem::path& folder);
 
 }  // namespace lockstep::runs

@@ -9,9 +9,9 @@ namespace lockstep::serve {
 
 using Json = nlohmann::ordered_json;
 
-http::Response json_answer(const Json& json, int status) {
-  return {.status = status, .body = json.dump(-1, ' ', false, Json::error_handler_t::replace)};
-}
+std::string to_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+http::Response json_answer(const Json& json, int status) { return {.status = status, .body = to_text(json)}; }
 
 Values values_in(const Json& body) {
   Values values;

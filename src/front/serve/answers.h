@@ -8,6 +8,8 @@
 
 namespace lockstep::serve {
 
+// As it is sent; bytes that are no text are replaced.
+std::string to_text(const nlohmann::ordered_json& json);
 http::Response json_answer(const nlohmann::ordered_json& json, int status = 200);
 // {"settings": {"trainer.learning_rate": "3e-4", "lora.enabled": true}} as texts. UserError for anything else.
 Values values_in(const nlohmann::ordered_json& body);

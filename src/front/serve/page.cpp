@@ -140,11 +140,14 @@ void Page::expect_run(const std::string& name) {
 http::Response Page::state(const Call&) {
   Json folders = Json::array();
   for (const auto& folder : folders_.allowed()) folders.push_back(folder.string());
-  return json_answer({{"version", options_.version},
-                      {"output", folders_.output().string()},
-                      {"folders", folders},
-                      {"devices", devices_json()},
-                      {"runs", runs_.list()}});
+  const auto runs = runs_.list();
+  std::string text = to_text({{"version", options_.version},
+                              {"output", folders_.output().string()},
+                              {"folders", folders},
+                              {"devices", devices_json()},
+                              {"mark", live_.mark(*runs)}});
+  text.replace(text.size() - 1, 1, fmt::format(",\"runs\":{}}}", runs->text()));  // thousands of them, written once for all who ask
+  return {.body = std::move(text)};
 }
 
 http::Response Page::settings(const Call&) { return json_answer(schema()); }
@@ -155,7 +158,7 @@ http::Response Page::plan(const Call& call) {
   return json_answer(draft(folders_, &counting_, {values_in(call.body), resumed, call.body.value("launcher", "lockstep")}).judged);
 }
 
-http::Response Page::list_runs(const Call&) { return json_answer(runs_.list()); }
+http::Response Page::list_runs(const Call&) { return {.body = runs_.list()->text()}; }
 
 http::Response Page::show_run(const Call& call) {
   expect_run(call.name);
@@ -267,7 +270,7 @@ http::Response Page::delete_run(const Call& call) {
 http::Response Page::stream(const Call& call) {
   const std::string run = call.request.asked("run");
   if (!run.empty()) expect_run(run);
-  return {.type = "text/event-stream", .headers = {{"X-Accel-Buffering", "no"}}, .stream = live_.listen(run)};
+  return {.type = "text/event-stream", .headers = {{"X-Accel-Buffering", "no"}}, .stream = live_.listen(run, call.request.asked("known"))};
 }
 
 }  // namespace lockstep::serve

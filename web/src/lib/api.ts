@@ -51,7 +51,7 @@ export type Devices = { gpus: Gpu[]; cores: number; problem: string };
 export type RunCard = {
   name: string; state: string; reason: string; step: number; total_steps: number; loss: number | null; eval_loss: number | null;
   tokens_per_second: number | null; step_seconds: number | null; parameters: number; data: string; started: string; updated: string;
-  sparkline: number[]; bytes: number;
+  sparkline: number[]; bytes: number | null;
 };
 export type Checkpoint = { step: number; name: string; path: string; bytes: number; best: boolean };
 export type Exported = { name: string; path: string; state: "waiting" | "working" | "done" | "failed"; done?: number; total?: number; text?: string; command?: string };
@@ -80,4 +80,5 @@ export type Command = { where: string; command: string };
 export type Judged = { errors: Mistake[]; plan?: Plan; model?: Model; name?: string; commands?: Command[]; starts_here?: boolean; start_note?: string };
 export type ImportedKey = { fate: string; theirs: string; value: string; says: string; line: number };
 export type Imported = { program: string; settings: Record<string, string>; keys: ImportedKey[] };
-export type State = { version: string; output: string; folders: string[]; devices: Devices; runs: RunCard[] };
+export type State = { version: string; output: string; folders: string[]; devices: Devices };
+export type StateAndRuns = State & { runs: RunCard[]; mark: string };

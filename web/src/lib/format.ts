@@ -8,7 +8,8 @@ export function count(value: number | null | undefined): string {
   return Math.round(value).toLocaleString("en-US");
 }
 
-export function bytes(value: number): string {
+export function bytes(value: number | null): string {
+  if (value === null) return "–";
   let size = value, unit = 0;
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   while (size >= 1024 && unit < units.length - 1) {

@@ -1,5 +1,5 @@
 // What the program tells while the page is open: one stream a tab, which comes back by itself when the program does.
-import { get, type GpuLoad, type MetricsEvent, type RunCard, type State } from "./api";
+import { get, type GpuLoad, type MetricsEvent, type RunCard, type State, type StateAndRuns } from "./api";
 
 type Line = Record<string, unknown> & { step?: number };
 type Listener = { onLines: (lines: Line[]) => void; onReset: () => void };
@@ -13,27 +13,34 @@ class Live {
   private run = "";
   private listener: Listener | null = null;
   private retry = 0;
+  private late = false;  // whoever listens began to read before there was a stream
+  private mark = "none";  // of the list in `runs`: the stream tells what is newer
 
+  // The list comes once, however many there are.
   async start() {
     try {
-      this.state = await get<State>("/api/state");
-      this.runs = this.state.runs;
+      const { runs, mark, ...state } = await get<StateAndRuns>("/api/state");
+      this.state = state;
+      this.runs = runs;
+      this.mark = mark;
     } catch {
       this.connected = false;
     }
-    if (!this.source) this.open();
+    this.open();
   }
 
   // Lines of this run's metrics from now on; a reset means that all was read anew.
   follow(run: string, listener: Listener | null) {
     this.listener = listener;
-    if (run === this.run && this.source) return;
+    if (run === this.run) return;
     this.run = run;
-    this.open();
+    if (this.source) this.open();
+    else this.late = true;
   }
 
   // Only what is different comes, and the order where that is.
-  private change(news: { cards: RunCard[]; names?: string[] }) {
+  private change(news: { mark: string; cards: RunCard[]; names?: string[] }) {
+    this.mark = news.mark;
     const cards = new Map(this.runs.map((card) => [card.name, card]));
     for (const card of news.cards) cards.set(card.name, card);
     this.runs = (news.names ?? [...cards.keys()]).flatMap((name) => cards.get(name) ?? []);
@@ -42,20 +49,20 @@ class Live {
   private open() {
     clearTimeout(this.retry);
     this.source?.close();
-    const source = new EventSource(`/api/stream${this.run ? `?run=${encodeURIComponent(this.run)}` : ""}`);
+    const source = new EventSource(`/api/stream?${new URLSearchParams({ known: this.mark, ...(this.run ? { run: this.run } : {}) })}`);
     this.source = source;
     let opened = false;
     source.onopen = () => {
-      if (opened || !this.connected) this.listener?.onReset();  // what happened meanwhile
+      if (opened || this.late || !this.connected) this.listener?.onReset();  // what happened meanwhile
       opened = true;
-      if (!this.connected) void this.start();
+      this.late = false;
       this.connected = true;
     };
     source.onerror = () => {
       this.connected = false;
       if (source.readyState === EventSource.CLOSED) this.retry = window.setTimeout(() => this.open(), 1000);
     };
-    source.addEventListener("runs", (event) => (this.runs = JSON.parse((event as MessageEvent).data)));
+    source.addEventListener("stale", () => void this.start());  // another program answers than the one that told the list
     source.addEventListener("changed", (event) => this.change(JSON.parse((event as MessageEvent).data)));
     source.addEventListener("gpus", (event) => (this.gpus = JSON.parse((event as MessageEvent).data)));
     source.addEventListener("lines", (event) => this.listener?.onLines(JSON.parse((event as MessageEvent).data) as MetricsEvent[]));

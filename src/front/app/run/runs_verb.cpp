@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file/last_name.h"
+#include "base/file/size_on_disk.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "config/run_config.h"
@@ -92,7 +93,7 @@ int list(std::span<const std::string> args) {
   const auto folders = request.names.empty() ? runs::find_runs(request.output) : folders_of(request);
   if (request.json) {
     Json all = Json::array();
-    for (const fs::path& folder : folders) all.push_back(to_json(runs::read_run(folder), runs::size_on_disk(folder)));
+    for (const fs::path& folder : folders) all.push_back(to_json(runs::read_run(folder), base::size_on_disk(folder)));
     std::puts(Json{{"runs", all}}.dump(1).c_str());
     return 0;
   }
@@ -106,7 +107,7 @@ int list(std::span<const std::string> args) {
     const RunView view = runs::read_run(folder);
     table.row({view.name, std::string(runs::name_of(view.state)), steps_text(view), loss_text(view.loss), loss_text(view.best_eval_loss),
                show::sparkline(runs::outline(view.losses, sparkline_columns), utf8), rate_text(view), base::human_duration(view.seconds),
-               base::human_bytes(runs::size_on_disk(folder)), view.started});
+               base::human_bytes(base::size_on_disk(folder)), view.started});
   }
   constexpr std::size_t evaluation = 4, curve = 5, speed = 6, lasted = 7, on_disk = 8, began = 9;
   std::fputs(table.text(show::terminal_columns(), {began, on_disk, curve, evaluation, lasted, speed}).c_str(), stdout);
@@ -126,7 +127,7 @@ int compare(std::span<const std::string> args) {
   const auto differences = runs::differing_settings(folders);
   if (request.json) {
     Json settings = Json::object(), all = Json::array();
-    for (const RunView& view : views) all.push_back(to_json(view, runs::size_on_disk(view.folder)));
+    for (const RunView& view : views) all.push_back(to_json(view, base::size_on_disk(view.folder)));
     for (const auto& one : differences) {
       for (const auto& value : one.values) settings[one.key].push_back(value ? Json(*value) : Json(nullptr));
     }

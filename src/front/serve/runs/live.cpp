@@ -1,13 +1,19 @@
 // A look at the disk five times a second, told to all who listen.
 #include "front/serve/runs/live.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/clock.h"
+#include "base/hash/fresh.h"
 #include "base/json.h"
 #include "base/quiet_thread.h"
+#include "base/text.h"
+#include "front/serve/answers.h"
 #include "journal/run_folder.h"
 
 namespace lockstep::serve {
@@ -18,12 +24,10 @@ using Json = nlohmann::ordered_json;
 constexpr auto look_every = std::chrono::milliseconds(200);
 constexpr double list_every_s = 1, load_every_s = 1, comment_every_s = 15;
 
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
 }  // namespace
 
 Live::Live(const Folders& folders, Runs& runs, Starts& starts, Queue& queue)
-    : folders_(folders), runs_(runs), starts_(starts), queue_(queue) {
+    : folders_(folders), runs_(runs), starts_(starts), queue_(queue), id_(base::fresh_id(2)) {
   thread_ = base::quiet_thread([this] { watch(); });
 }
 
@@ -36,7 +40,9 @@ Live::~Live() {
   thread_.join();
 }
 
-std::shared_ptr<http::Stream> Live::listen(const std::string& run) {
+std::string Live::mark(const RunList& list) const { return fmt::format("{}-{}", id_, list.version); }
+
+std::shared_ptr<http::Stream> Live::listen(const std::string& run, const std::string& known) {
   auto stream = std::make_shared<http::Stream>();
   base::Lock lock(mutex_);
   if (!run.empty() && !tails_.contains(run)) {
@@ -45,7 +51,7 @@ std::shared_ptr<http::Stream> Live::listen(const std::string& run) {
     tails_.emplace(run, std::move(tail));
   }
   stream->comment();
-  listeners_.push_back({stream, run});
+  listeners_.push_back({stream, run, known});
   changed_.notify_all();
   return stream;
 }
@@ -56,7 +62,6 @@ void Live::watch() {
     {
       base::Lock lock(mutex_);
       waits = listeners_.empty();
-      if (waits) told_.clear(), order_.clear();
       changed_.wait_for(lock, waits ? std::chrono::milliseconds(1000) : look_every,
                         [&]() LOCKSTEP_REQUIRES(mutex_) { return closing_ || (waits && !listeners_.empty()); });
       if (closing_) return;
@@ -101,7 +106,7 @@ void Live::tell_lines() {
     for (const std::string& line : update.lines) {
       if (auto json = base::json_if_any(line)) lines.push_back(std::move(*json));
     }
-    const std::string data = dump(lines);
+    const std::string data = to_text(lines);
     for (const Listener& listener : listeners_) {
       if (listener.run == run) listener.stream->push(update.replaced ? "reset" : "lines", update.replaced ? "[]" : data);
     }
@@ -113,28 +118,32 @@ void Live::tell_runs() {
     base::Lock lock(mutex_);
     if (listeners_.empty()) return;
   }
-  const Json list = runs_.list();
-  Json changed = {{"cards", Json::array()}};
-  std::map<std::string, std::string> cards;
-  std::vector<std::string> order;
-  for (const Json& card : list) {
-    const std::string& name = order.emplace_back(card["name"]);
-    std::string& text = cards[name] = dump(card);
-    if (const auto before = told_.find(name); before == told_.end() || before->second != text) changed["cards"].push_back(card);
-  }
-  if (order != order_) changed["names"] = order;
-  const bool is_news = !changed["cards"].empty() || changed.contains("names");
-  const std::string news = is_news ? dump(changed) : "";
-  told_ = std::move(cards);
-  order_ = std::move(order);
-
+  const std::shared_ptr<const RunList> list = runs_.list();
+  const std::string ours = id_ + "-";
+  std::size_t all_bytes = 0;
+  for (const auto& card : list->cards) all_bytes += card->text.size() + 1;
+  std::map<std::int64_t, std::string> news;  // by the version that it is newer than
+  const auto newer_than = [&](std::int64_t version) -> const std::string& {
+    const auto [found, fresh] = news.try_emplace(version);
+    if (std::string text; fresh && !(text = list->since(version)).empty())
+      found->second = fmt::format(R"({{"mark":"{}",{})", mark(*list), std::string_view(text).substr(1));
+    return found->second;
+  };
+  const auto fits = [](std::size_t bytes) { return 2 * bytes < http::Stream::most_waiting; };  // or the stream would end with it
   base::Lock lock(mutex_);
   for (Listener& listener : listeners_) {
-    if (!listener.greeted)
-      listener.stream->push("runs", dump(list));
-    else if (is_news)
-      listener.stream->push("changed", news);
-    listener.greeted = true;
+    if (!listener.version && listener.known.starts_with(ours))
+      listener.version = base::parse_integer(listener.known.substr(ours.size())).value_or(0);
+    if (listener.version) {
+      const std::string& text = newer_than(*listener.version);
+      if (fits(text.size()) && !text.empty()) listener.stream->push("changed", text);
+      if (!fits(text.size())) listener.stream->push("stale", "{}");
+    } else if (listener.known.empty() && fits(all_bytes)) {
+      listener.stream->push("runs", list->text());
+    } else {
+      listener.stream->push("stale", "{}");
+    }
+    listener.version = list->version;
   }
 }
 
@@ -145,7 +154,7 @@ void Live::tell_gpus() {
   }
   const Json load = load_.read();
   if (load.empty()) return;
-  const std::string text = dump(load);
+  const std::string text = to_text(load);
   base::Lock lock(mutex_);
   for (Listener& listener : listeners_) {
     if (!listener.knows_gpus || text != load_told_) listener.stream->push("gpus", text);

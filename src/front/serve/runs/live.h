@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,17 +24,20 @@ class Live {
   Live(const Live&) = delete;
   Live& operator=(const Live&) = delete;
 
-  // Events: "runs" (the list, once), "changed" ({"cards", and "names" in their order where that is another}), "gpus" (GpuLoad, where there
-  // are some), "lines" (an array of lines of metrics.jsonl, behind those that were there at the call), "reset" (the file was replaced: read
-  // it again). `run` empty: no lines.
-  std::shared_ptr<http::Stream> listen(const std::string& run);
+  // Events: "runs" (the list, once), "changed" (what is newer than that: RunList::since()), "gpus" (GpuLoad, where there are some), "lines"
+  // (an array of lines of metrics.jsonl, behind those that were there at the call), "reset" (the file was replaced: read it again).
+  // `run` empty: no lines. `known`: the mark() of a list that the listener has, and need not be told. "stale" instead of "runs": the mark
+  // is of another program, or what is new is too long for a stream, so the list is to be asked for.
+  std::shared_ptr<http::Stream> listen(const std::string& run, const std::string& known);
+  std::string mark(const RunList& list) const;
 
  private:
   struct Listener {
     std::shared_ptr<http::Stream> stream;
     std::string run;
-    bool greeted = false;     // has heard the list
-    bool knows_gpus = false;  // and how busy they are
+    std::string known;
+    std::optional<std::int64_t> version = {};  // of the list it was told last
+    bool knows_gpus = false;                   // how busy they are
   };
   void watch();
   void look();
@@ -50,9 +54,8 @@ class Live {
   bool closing_ LOCKSTEP_GUARDED_BY(mutex_) = false;
   std::vector<Listener> listeners_ LOCKSTEP_GUARDED_BY(mutex_);
   std::map<std::string, std::unique_ptr<journal::Tail>> tails_ LOCKSTEP_GUARDED_BY(mutex_);  // of runs that someone looks at
-  std::map<std::string, std::string> told_;                                                  // cards, as last told
-  std::vector<std::string> order_;                                                           // their names
   std::int64_t listed_ns_ = 0, loaded_ns_ = 0, commented_ns_ = 0;
+  const std::string id_;  // of this program, among those that a page has met
   GpuLoad load_;
   std::string load_told_;
   std::thread thread_;
