@@ -120,6 +120,6 @@ def attach(folder: str | os.PathLike[str]) -> Run:
     return AttachedRun(path)
 
 
-def resume(folder: str | os.PathLike[str], *arguments: str, **settings: Any) -> Run:
+def resume(folder: str | os.PathLike[str], *arguments: str, detach: bool = False, **settings: Any) -> Run:
     """Goes on with the run in a folder from its newest checkpoint."""
-    return attach(folder).resume(*arguments, **settings)
+    return attach(folder).resume(*arguments, detach=detach, **settings)

@@ -115,11 +115,12 @@ class Run(abc.ABC):
         samples: list[dict[str, Any]] = self.ask("sample")[0]["samples"]
         return samples
 
-    def resume(self, *arguments: str, **settings: Any) -> Run:
-        """Goes on from its newest checkpoint, on any number of ranks: run.resume(ranks=3)."""
+    def resume(self, *arguments: str, detach: bool = False, **settings: Any) -> Run:
+        """Goes on from its newest checkpoint, on any number of ranks: run.resume(ranks=3). As with train(), it ends with this process unless
+        it is detached."""
         from .started import start, without_resume
         return start(without_resume(self._command()), ["--output", str(self.folder.parent), "--name", self.folder.name, "--resume", "auto", *arguments],
-                     words_of(settings))
+                     words_of(settings), detach=detach)
 
     def generate(self, prompts: Prompt | Sequence[Prompt], **settings: Any) -> Any:
         """Text by its newest checkpoint; see lockstep.generate."""

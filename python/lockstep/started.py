@@ -1,4 +1,4 @@
-"""A run that this process started: its events come through a pipe, and it ends with this process."""
+"""A run that this process started: its events come through a pipe, and it ends with this process unless it was detached."""
 from __future__ import annotations
 
 import atexit
@@ -20,8 +20,8 @@ from .run import Run, send_twice
 
 
 class StartedRun(Run):
-    def __init__(self, process: subprocess.Popen[str], command: list[str]) -> None:
-        self._process, self._words = process, command
+    def __init__(self, process: subprocess.Popen[str], command: list[str], detach: bool) -> None:
+        self._process, self._words, self._detached = process, command, detach
         self._folder: pathlib.Path | None = None
         self._events: list[dict[str, Any]] = []
         self._news, self._over = threading.Condition(), False
@@ -53,6 +53,8 @@ class StartedRun(Run):
                 self._events.append(event)
                 self._news.notify_all()
         self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._listener.join()
         with self._news:
             self._over = True
@@ -142,13 +144,23 @@ class StartedRun(Run):
 
 
 _living: weakref.WeakSet[StartedRun] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_living.clear)  # a process that was forked from here has started none of them
+
+
+def _forget_all() -> None:
+    """A process that was forked from here has started none of them. A run ends with the last one that holds its input open."""
+    for run in list(_living):
+        if run._process.stdin is not None:
+            run._process.stdin.close()
+    _living.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 @atexit.register
 def _stop_all() -> None:
-    """What this process started is saved and ended with it."""
-    for run in [run for run in _living if not run._over]:
+    """What this process started is saved and ended with it. Where it is killed, the end of a run's input tells."""
+    for run in [run for run in _living if not run._over and not run._detached]:
         run._process.send_signal(signal.SIGTERM)
         run._process.wait()
 
@@ -165,17 +177,20 @@ def without_resume(command: list[str]) -> list[str]:
     return kept
 
 
-def start(*words: Iterable[str | os.PathLike[str]], env: dict[str, Any] | None = None) -> StartedRun:
+def start(*words: Iterable[str | os.PathLike[str]], env: dict[str, Any] | None = None, detach: bool = False) -> StartedRun:
     command = [str(word) for group in words for word in group]
     # A session of its own: Ctrl-C is for this process, which decides what becomes of the run.
     if get_world_size() > 1:  # ranks of one launcher know each other by its process, which is not theirs but this one's parent
         env = {"LOCKSTEP_LAUNCHER_PID": os.getppid(), **(env or {})}
-    process = open_program("train", *command, "--headless", env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
-    return StartedRun(process, command)
+    tie: list[str] = [] if detach else ["--stop-with-stdin"]
+    process = open_program("train", *command, "--headless", *tie, env=env, stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
+                           stderr=subprocess.PIPE, start_new_session=True)
+    return StartedRun(process, command, detach)
 
 
-def train(config: str | os.PathLike[str] | dict[str, Any] | None = None, *arguments: str, env: dict[str, Any] | None = None, **settings: Any) -> Run:
-    """Starts `lockstep train` and comes back at once.
+def train(config: str | os.PathLike[str] | dict[str, Any] | None = None, *arguments: str, env: dict[str, Any] | None = None, detach: bool = False,
+          **settings: Any) -> Run:
+    """Starts `lockstep train` and comes back at once. The run is saved and ended with this process; one with detach=True trains on.
 
     config: a run file (those that come along too: "models/nano.yaml"), or a dict of sections. arguments: words as on the command line.
     settings: any setting by its flag or full name, train(..., max_steps=20, **{"trainer.seed": 7}).
@@ -186,4 +201,4 @@ def train(config: str | os.PathLike[str] | dict[str, Any] | None = None, *argume
         file = ["-f", str(keep(json.dumps(config, indent=1) + "\n", "settings", ".json"))]
     elif config is not None:
         file = ["-f", os.fspath(config)]
-    return start(file, arguments, words_of(settings), env=env)
+    return start(file, arguments, words_of(settings), env=env, detach=detach)

@@ -1,4 +1,4 @@
-// posix_spawn, a pipe for standard output and a file without a name for standard error: nobody has to read that one in time.
+// posix_spawn, pipes for standard input and output, and a file without a name for standard error: nobody has to read that one in time.
 #include "embed/child.h"
 
 #include <fmt/format.h>
@@ -31,9 +31,9 @@ std::string chosen(std::string program) {
 struct Plan {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
-  Plan(int out, int errors) {
+  Plan(int in, int out, int errors) {
     ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
     ::posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
     ::posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
     ::posix_spawnattr_init(&attributes);
@@ -55,12 +55,13 @@ Child::Child(std::string program, std::vector<std::string> arguments) : errors_(
   std::vector<char*> words;
   for (std::string& word : arguments) words.push_back(word.data());
   words.push_back(nullptr);
-  auto pipe = base::make_pipe(O_CLOEXEC);
-  int failed = pipe && errors_.open() ? 0 : errno;
+  auto input = base::make_pipe(O_CLOEXEC), output = base::make_pipe(O_CLOEXEC);
+  int failed = input && output && errors_.open() ? 0 : errno;
   if (failed == 0) {
-    const Plan plan(pipe->write.number(), errors_.number());
+    const Plan plan(input->read.number(), output->write.number(), errors_.number());
     failed = ::posix_spawnp(&pid_, program.c_str(), &plan.actions, &plan.attributes, words.data(), environ);
-    out_ = std::move(pipe->read);
+    in_ = std::move(input->write);
+    out_ = std::move(output->read);
   }
   if (failed == 0) return;
   pid_ = -1;

@@ -16,6 +16,7 @@ namespace lockstep::embed {
 class Child {
  public:
   // program: empty for LOCKSTEP_PROGRAM or PATH. One that cannot be started has ended, with exit code 127 and the reason as its errors.
+  // Its standard input says nothing, and ends with this object or this process, were that killed.
   Child(std::string program, std::vector<std::string> arguments);
   ~Child();
   Child(const Child&) = delete;
@@ -33,7 +34,7 @@ class Child {
 
   pid_t pid_ = -1;
   std::optional<int> code_;
-  base::Descriptor out_, errors_;
+  base::Descriptor in_, out_, errors_;
   std::string rest_, why_not_;
   bool ended_ = false;
 };

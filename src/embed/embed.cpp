@@ -87,7 +87,8 @@ const char* lockstep_version(void) { return LOCKSTEP_VERSION; }
 int lockstep_abi(void) { return LOCKSTEP_ABI; }
 
 lockstep_run* lockstep_start(const char* program, const char* const* arguments) try {
-  return new lockstep_run{{text_or_empty(program), with(with({"train"}, list(arguments)), {"--headless"})}, {}, {}, {}};
+  return new lockstep_run{
+      {text_or_empty(program), with(with({"train"}, list(arguments)), {"--headless", "--stop-with-stdin"})}, {}, {}, {}};
 } catch (const std::exception&) {
   return nullptr;
 }

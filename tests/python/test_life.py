@@ -60,6 +60,41 @@ def test_ctrl_c_saves_the_run_and_is_raised(tmp_path):
     assert is_saved_and_over(tmp_path / "run")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_is_saved_and_ended_with_a_script_that_is_killed(tmp_path, number):
+    process = script("""
+        import multiprocessing, time, lockstep
+        run = lockstep.train(CONFIG, output=OUTPUT, name="run", device="cpu", ranks=1, threads=1)
+        multiprocessing.get_context("fork").Process(target=time.sleep, args=(300,), daemon=False).start()  # which holds none of its runs
+        for line in run:
+            print(line["step"], flush=True)
+    """, CONFIG=endless(tmp_path), OUTPUT=tmp_path)
+    assert process.stdout.readline() == "1\n", process.stderr.read()
+    children = [int(pid) for pid in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    try:
+        process.send_signal(number)
+        process.wait()
+        wait_until(lambda: is_saved_and_over(tmp_path / "run"))
+        assert lockstep.attach(tmp_path / "run").status == "stopped"
+    finally:
+        for pid in children:
+            if pathlib.Path(f"/proc/{pid}").exists():
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_detached_run_trains_on(tmp_path):
+    process = script("""
+        import lockstep
+        run = lockstep.train(CONFIG, output=OUTPUT, name="run", device="cpu", ranks=1, threads=1, detach=True)
+        next(iter(run))
+    """, CONFIG=endless(tmp_path), OUTPUT=tmp_path)
+    assert process.wait(200) == 0, process.stderr.read()
+    run = lockstep.attach(tmp_path / "run")
+    reached = sum(1 for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines() if "loss" in line)
+    wait_until(lambda: sum(1 for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines() if "loss" in line) > reached + 2)
+    assert run.status == "running" and run.stop()["status"] == "stopped"
+
+
 def test_an_exception_of_a_callback_is_the_one_that_is_raised(tmp_path):
     def breaks(line):
         raise ValueError("mine")

@@ -10,6 +10,7 @@
 #include "front/app/verbs.h"
 #include "front/job/training.h"
 #include "front/show/display.h"
+#include "front/show/end_of_input.h"
 #include "front/show/plan_text.h"
 #include "front/show/signals.h"
 
@@ -23,6 +24,14 @@ Trains on every GPU of this machine, or on two CPU ranks where there is none.
   lockstep train -f models/nano.yaml
   lockstep train -f models/small.yaml -d tokens.bin --gpus 0,1 --dtype bf16 trainer.learning_rate=3e-4
 
+)";
+
+// A matter of this start alone, so no setting: a run that is resumed from its config must not end with an input that it does not have.
+constexpr const char* stop_with_stdin = "--stop-with-stdin";
+
+constexpr const char* help_start = R"(
+This start
+  --stop-with-stdin          saves and ends when standard input does: for programs that start it through a pipe and may be killed
 )";
 
 constexpr const char* help_environment = R"(
@@ -53,16 +62,18 @@ std::string checked_tables(const job::RunPlan& plan, const config::RunConfig& co
 
 }  // namespace
 
-int run_train_verb(std::span<const std::string> args, const std::string& typed_program) {
+int run_train_verb(std::span<const std::string> typed, const std::string& typed_program) {
+  std::vector<std::string> args(typed.begin(), typed.end());
+  std::optional<show::EndOfInput> end_of_input;
+  if (std::erase(args, stop_with_stdin) > 0) end_of_input.emplace();
   const config::CommandLine line = config::parse_command_line(args);
   if (line.help) {
-    std::fputs((train_help + config::flags_help() + help_environment).c_str(), stdout);
+    std::fputs((train_help + config::flags_help() + help_start + help_environment).c_str(), stdout);
     return 0;
   }
   config::expect_no_leftover(line, "lockstep train");
   std::optional<show::Display> display;
-  job::Training training(config::load(line.request), launch::process_environment(),
-                         {.program = typed_program, .arguments = {args.begin(), args.end()}},
+  job::Training training(config::load(line.request), launch::process_environment(), {.program = typed_program, .arguments = args},
                          [&](const job::Event& event) { display->hear(event); });
   const config::RunConfig& config = training.config();
   display.emplace(show::Display::Options{.headless = config.monitor.headless,
