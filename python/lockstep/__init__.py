@@ -21,11 +21,12 @@ if TYPE_CHECKING:  # X as X: part of what this package offers
     from .callbacks import PlotCallback as PlotCallback, ProgressCallback as ProgressCallback, TrainerCallback as TrainerCallback, TrainerControl as TrainerControl
     from .chat import Chat as Chat
     from .errors import ArgumentsRefused as ArgumentsRefused, LockstepError as LockstepError, RunFailed as RunFailed
-    from .model import FastLanguageModel as FastLanguageModel, Model as Model
+    from .model import FastLanguageModel as FastLanguageModel, Model as Model, is_bfloat16_supported as is_bfloat16_supported
     from .run import Checkpoint as Checkpoint, Run as Run
     from .started import train as train
     from .text import Completion as Completion, generate as generate
     from .trainer import SFTTrainer as SFTTrainer, Trainer as Trainer, TrainerState as TrainerState, TrainOutput as TrainOutput
+    from .trainer import train_on_responses_only as train_on_responses_only
 
     __version__: str
 
@@ -37,7 +38,7 @@ _HOME = {
     "TrainingArguments": "arguments", "SFTConfig": "arguments",
     "Trainer": "trainer", "SFTTrainer": "trainer", "TrainOutput": "trainer", "TrainerState": "trainer",
     "TrainerCallback": "callbacks", "TrainerControl": "callbacks", "ProgressCallback": "callbacks", "PlotCallback": "callbacks",
-    "FastLanguageModel": "model", "Model": "model",
+    "FastLanguageModel": "model", "Model": "model", "is_bfloat16_supported": "model", "train_on_responses_only": "trainer",
 }
 __all__ = [*_HOME, "distributed", "__version__"]
 

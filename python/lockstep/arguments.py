@@ -59,6 +59,14 @@ class TrainingArguments:
             return self._values[name]
         raise AttributeError(f"{name} is not set in these arguments")
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """args.max_steps = 20 is as good as having said so at the beginning; None takes it back."""
+        if name.startswith("_"):
+            return super().__setattr__(name, value)
+        self._values.pop(name, None)
+        if value is not None:
+            self._values[name] = plain(value)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
 

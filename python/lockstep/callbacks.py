@@ -22,6 +22,9 @@ class TrainerControl:
         self.should_training_stop = self.should_save = self.should_evaluate = False
 
 
+MOMENTS = ("on_train_begin", "on_step_end", "on_log", "on_evaluate", "on_save", "on_train_end")
+
+
 class TrainerCallback:
     """Any of these may be overridden. `logs` is the line of metrics; what a callback sets in `control` is asked of the run."""
 

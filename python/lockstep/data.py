@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -61,24 +62,66 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} is no text, number, list or dict")
 
 
+def _rows(dataset: Any) -> Any:  # an iterable
+    """Row by row, also of tables that give their columns to whoever goes over them: pandas, polars, Arrow."""
+    if hasattr(dataset, "to_pylist"):
+        return dataset.to_pylist()
+    if hasattr(dataset, "columns") and hasattr(dataset, "to_dicts"):
+        return dataset.to_dicts()
+    if hasattr(dataset, "columns") and hasattr(dataset, "to_dict"):
+        return dataset.to_dict("records")
+    return dataset
+
+
+def _columns(rows: list[Any]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _takes_batches(formatting_func: Callable[[Any], Any], first: list[Any]) -> bool:
+    """Whether it is of the older kind of TRL and Unsloth, which is given columns of many rows and gives a list with a text for each."""
+    if len(first) < 2 or not all(isinstance(row, dict) for row in first):
+        return False
+    try:
+        made = formatting_func(_columns(first))
+    except Exception:  # it was written for one row
+        return False
+    return isinstance(made, list) and len(made) == len(first) and all(isinstance(one, (str, dict)) for one in made)
+
+
+def _formatted(rows: Iterable[Any], formatting_func: Callable[[Any], Any]) -> Iterator[Any]:
+    rows = iter(rows)
+    first = list(itertools.islice(rows, 2))
+    rows = itertools.chain(first, rows)
+    if _takes_batches(formatting_func, first):
+        while batch := list(itertools.islice(rows, 1000)):
+            yield from formatting_func(_columns(batch))
+        return
+    for row in rows:
+        made = formatting_func(row)
+        yield from made if isinstance(made, list) else [made]
+
+
 def _records(dataset: Iterable[Any], formatting_func: Callable[[Any], Any] | None) -> Iterator[str]:
-    for number, row in enumerate(dataset):
-        if formatting_func is not None:
-            made = formatting_func(row)
-            rows = made if isinstance(made, list) else [made]
-        else:
-            rows = [row]
-        for one in rows:
-            record = {"text": one} if isinstance(one, str) else one
-            if not isinstance(record, dict):
-                raise LockstepError(f"record {number} of the dataset is a {type(one).__name__}. Records are dicts ({{'messages': ...}}, {{'text': ...}}, "
-                                    "{'prompt': ..., 'completion': ...}) or plain texts.", 4)
-            try:
-                line = json.dumps(record, ensure_ascii=False, default=_plain, allow_nan=False) + "\n"
-                line.encode()  # halves of a character are none
-            except (TypeError, ValueError) as error:
-                raise LockstepError(f"record {number} of the dataset cannot be written as JSON: {error}.", 4) from None
-            yield line
+    rows = _rows(dataset)
+    for number, one in enumerate(rows if formatting_func is None else _formatted(rows, formatting_func)):
+        record = {"text": one} if isinstance(one, str) else one
+        if not isinstance(record, dict):
+            raise LockstepError(f"record {number} of the dataset is a {type(one).__name__}. Records are dicts ({{'messages': ...}}, {{'text': ...}}, "
+                                "{'prompt': ..., 'completion': ...}) or plain texts.", 4)
+        if "input_ids" in record:
+            raise LockstepError(f"record {number} of the dataset holds tokens (input_ids). Give the texts or conversations themselves: they are tokenized "
+                                "by the model's own tokenizer, and what is trained of them is said with train_on.", 4)
+        try:
+            line = json.dumps(record, ensure_ascii=False, default=_plain, allow_nan=False) + "\n"
+            line.encode()  # halves of a character are none
+        except (TypeError, ValueError) as error:
+            raise LockstepError(f"record {number} of the dataset cannot be written as JSON: {error}.", 4) from None
+        yield line
+
+
+def _lines_of(file: str | os.PathLike[str]) -> Iterator[Any]:
+    with open(file, encoding="utf-8") as lines:
+        yield from (json.loads(line) for line in lines if line.strip())
 
 
 def as_file(dataset: Any, formatting_func: Callable[[Any], Any] | None = None) -> str:
@@ -87,9 +130,12 @@ def as_file(dataset: Any, formatting_func: Callable[[Any], Any] | None = None) -
         if not os.path.exists(dataset) and not any(sign in os.fspath(dataset) for sign in ",*?["):
             raise LockstepError(f"the dataset {os.fspath(dataset)} is no file here, and nothing is downloaded: give a file, a folder, or records.", 4)
         return os.fspath(dataset)
+    if isinstance(dataset, (list, tuple)) and dataset and all(isinstance(one, (str, os.PathLike)) and os.path.isfile(one) for one in dataset):
+        if formatting_func is None:
+            return ",".join(map(os.fspath, dataset))
+        dataset = itertools.chain.from_iterable(map(_lines_of, dataset))
     if isinstance(dataset, (str, os.PathLike)):
-        with open(dataset, encoding="utf-8") as lines:
-            return str(_keep_lines(_records((json.loads(line) for line in lines if line.strip()), formatting_func), "datasets", ".jsonl"))
+        dataset = _lines_of(dataset)
     if isinstance(dataset, dict):
         raise LockstepError("the dataset is a dict of splits: give one of them, dataset['train'], and eval_dataset=dataset['test'].", 4)
     path = _keep_lines(_records(dataset, formatting_func), "datasets", ".jsonl")

@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from .run import Run
 
 
+def template_in(folder: str | os.PathLike[str]) -> str | None:
+    """The chat template of a model's folder."""
+    path = pathlib.Path(folder)
+    if (path / "chat_template.jinja").is_file():
+        return (path / "chat_template.jinja").read_text(encoding="utf-8")
+    try:
+        template = json.loads((path / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return template if isinstance(template, str) else None
+
+
 class Tokenizer:
     """The tokenizer of a model's folder. Special tokens are read from its files; for everything else transformers is asked, where it is."""
 
@@ -25,6 +37,11 @@ class Tokenizer:
         for name in ("special_tokens_map.json", "tokenizer_config.json"):
             if (self._folder / name).exists():
                 self._files.update(json.loads((self._folder / name).read_text(encoding="utf-8")))
+
+    @property
+    def given_template(self) -> Any:
+        """What someone has set as its chat_template."""
+        return self.__dict__.get("chat_template") or (self._whole.chat_template if self._whole is not None else None)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -100,6 +117,11 @@ def save_run(run: pathlib.Path, output: pathlib.Path) -> None:
         shutil.copytree(run / "adapter", output, dirs_exist_ok=True)
     else:
         call("export", "--run", run, "--output", output)
+
+
+def is_bfloat16_supported() -> bool:
+    """Unsloth's question. Every device that Lockstep trains on computes in bf16: GPUs from Ampere on, and CPUs."""
+    return True
 
 
 class FastLanguageModel:

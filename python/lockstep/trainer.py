@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .arguments import SFTConfig, TrainingArguments, run_file
-from .callbacks import FunctionCallback, PlotCallback, ProgressCallback, TrainerCallback, TrainerControl
+from .callbacks import MOMENTS, FunctionCallback, PlotCallback, ProgressCallback, TrainerCallback, TrainerControl
 from .data import as_file
 from .errors import LockstepError
-from .model import Model
+from .model import Model, Tokenizer, template_in
 from .program import words_of
 from .run import Run
 from .started import start
@@ -37,16 +37,28 @@ LORA_NAMES = {"r": "lora_r", "target_modules": "lora_target_modules", "modules_t
 
 
 class TrainerState:
-    """Where a training stands: global_step, max_steps, epoch, log_history (every line of metrics so far)."""
+    """Where a training stands: global_step, max_steps, epoch, best_metric, log_history (every line of metrics so far)."""
 
     def __init__(self) -> None:
         self.global_step, self.max_steps, self.epoch = 0, 0, 0.0
         self.log_history: list[dict[str, Any]] = []
+        self.best_metric: float | None = None  # the least eval_loss so far
+        self.best_global_step: int | None = None
 
     @property
     def is_world_process_zero(self) -> bool:
         from .distributed import is_main_process
         return is_main_process()
+
+    @property
+    def is_local_process_zero(self) -> bool:
+        from .distributed import get_local_rank
+        return get_local_rank() == 0
+
+    def judge(self, evaluation: dict[str, Any]) -> None:
+        loss = evaluation["eval_loss"]
+        if loss is not None and (self.best_metric is None or loss < self.best_metric):
+            self.best_metric, self.best_global_step = loss, evaluation.get("step", self.global_step)
 
 
 class Trainer:
@@ -64,21 +76,22 @@ class Trainer:
                  tokenizer: Any = None, processing_class: Any = None, callbacks: Sequence[Any] = (), *, data_collator: Any = None,
                  formatting_func: Callable[[Any], Any] | None = None, peft_config: Any = None, launch: dict[str, Any] | None = None,
                  progress: bool = True, **more: Any) -> None:
+        _expect_a_folder(model)
         self.model, self.tokenizer = model, processing_class or tokenizer
         self.args = self.arguments_class.of(args)
+        self._told_args = self.args if args is None or isinstance(args, (TrainingArguments, dict)) else args  # callbacks look into what they know
         self.train_dataset, self.eval_dataset, self.formatting_func = train_dataset, eval_dataset, formatting_func
         self.launch = dict(launch or {})
         self.more = {**_lora_of(peft_config), **_without_refused(more, data_collator)}
         self.state = TrainerState()
         self.run: Run | None = None
         self._files: dict[int, tuple[Any, str]] = {}
-        self.callbacks: list[TrainerCallback] = [callback if isinstance(callback, TrainerCallback) else FunctionCallback(callback) for callback in map(_made, callbacks)]
+        self.callbacks: list[Any] = [_as_callback(callback) for callback in callbacks]
         if progress:
             self.callbacks += [ProgressCallback(), PlotCallback()]
 
     def add_callback(self, callback: Any) -> None:
-        callback = _made(callback)
-        self.callbacks.append(callback if isinstance(callback, TrainerCallback) else FunctionCallback(callback))
+        self.callbacks.append(_as_callback(callback))
 
     # ---- what is asked of the program
 
@@ -89,10 +102,19 @@ class Trainer:
             values = {**self.model.arguments(), **values}
         elif self.model is not None and not _is_run_file(self.model):
             values["model_name_or_path"] = os.fspath(self.model)
+        if (template := self._own_template()) is not None:
+            from .data import keep
+            values.setdefault("data.chat_template", str(keep(template, "templates", ".jinja")))
         for name, dataset in (("train_file", self.train_dataset), ("validation_file", self.eval_dataset)):
             if dataset is not None:
                 values[name] = self._file_of(dataset)
         return {name: value for name, value in values.items() if "." not in name}, {name: value for name, value in values.items() if "." in name}
+
+    def _own_template(self) -> str | None:
+        """A chat template that the given tokenizer has and the model's folder has not."""
+        folder = self.model.folder if isinstance(self.model, Model) else self.model
+        template = self.tokenizer.given_template if isinstance(self.tokenizer, Tokenizer) else getattr(self.tokenizer, "chat_template", None)
+        return template if isinstance(template, str) and folder is not None and template != template_in(folder) else None
 
     def _file_of(self, dataset: Any) -> str:
         """Read once: a generator has nothing to give a second time."""
@@ -161,12 +183,14 @@ class Trainer:
             elif "eval_loss" in event:
                 self.state.log_history.append(event)
                 self._tell("on_evaluate", control, metrics=event)
+                self.state.judge(event)  # after callbacks, which compare with the best before
             self._obey(run, control)
         self._tell("on_train_end", control)
 
     def _tell(self, moment: str, control: TrainerControl, **what: Any) -> None:
         for callback in self.callbacks:
-            getattr(callback, moment)(self.args, self.state, control, model=self.model, **what)
+            if (hears := getattr(callback, moment, None)) is not None:
+                hears(self._told_args, self.state, control, model=self.model, processing_class=self.tokenizer, tokenizer=self.tokenizer, **what)
 
     @staticmethod
     def _obey(run: Run, control: TrainerControl) -> None:
@@ -199,6 +223,12 @@ class Trainer:
         save_run(self.run.folder, pathlib.Path(output_dir or self.run.folder / "saved"))
 
 
+def train_on_responses_only(trainer: Trainer, instruction_part: str | None = None, response_part: str | None = None, **more: Any) -> Trainer:
+    """Unsloth's: only what the assistant says is trained. Here conversations say which turns those are, so no marks are looked for."""
+    trainer.more["data.train_on"] = "responses"
+    return trainer
+
+
 class SFTTrainer(Trainer):
     """TRL's SFTTrainer: as Trainer, with SFTConfig's names and defaults."""
 
@@ -215,8 +245,23 @@ def _stop(run: Run) -> None:
         run.kill()
 
 
-def _made(callback: Any) -> Any:
-    return callback() if isinstance(callback, type) else callback
+def _as_callback(callback: Any) -> Any:
+    """An object that has some of the moments (transformers' own too), its class, or a function that is called with each line."""
+    callback = callback() if isinstance(callback, type) else callback
+    if any(hasattr(callback, moment) for moment in MOMENTS):
+        return callback
+    if not callable(callback):
+        raise LockstepError(f"callbacks has a {type(callback).__name__}: give a function, or an object with {', '.join(MOMENTS)}.", 2)
+    return FunctionCallback(callback)
+
+
+def _expect_a_folder(model: Any) -> None:
+    """A model in memory is not what would be trained: ranks read their weights from a folder."""
+    if model is None or isinstance(model, (Model, str, os.PathLike)):
+        return
+    name = getattr(getattr(model, "config", None), "_name_or_path", "")
+    where = f"Give the folder that it came from, model={name!r}" if name and os.path.isdir(name) else "Keep it with save_pretrained(DIR), and give that folder"
+    raise LockstepError(f"model is a {type(model).__name__}: every rank reads its weights from a folder. {where}.", 2)
 
 
 def _is_run_file(model: object) -> bool:

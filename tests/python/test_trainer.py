@@ -127,10 +127,104 @@ def test_texts_and_formatting_functions(chat_model, tmp_path):
     assert open(as_file([{"a": 1}, {"a": 2}], lambda row: [f"a is {row['a']}"])).read() == '{"text": "a is 1"}\n{"text": "a is 2"}\n'
     import numpy
     assert as_file([{"text": "ü", "n": numpy.int64(3)}]) == as_file([{"n": 3, "text": "ü"}][:0] + [{"text": "ü", "n": 3}])
-    for bad, words in (([], "empty"), ([{"text": "ok"}, {"text": "\ud800"}], "record 1 .* surrogates not allowed"), ([{"x": float("nan")}], "not JSON compliant"), ([3], "record 0 of the dataset is a int"), ([{"x": object()}], "cannot be written as JSON"),
+    import pyarrow
+    assert open(as_file(pyarrow.table({"text": ["one", "two"]}))).read() == '{"text": "one"}\n{"text": "two"}\n', "a table's rows, not its columns"
+    for bad, words in (([], "empty"), ([{"input_ids": [1, 2], "labels": [1, 2]}], "holds tokens .input_ids."), ([{"text": "ok"}, {"text": "\ud800"}], "record 1 .* surrogates not allowed"), ([{"x": float("nan")}], "not JSON compliant"), ([3], "record 0 of the dataset is a int"), ([{"x": object()}], "cannot be written as JSON"),
                        ({"train": RECORDS}, "dict of splits"), ("no/such.jsonl", "no file here")):
         with pytest.raises(lockstep.LockstepError, match=words):
             as_file(bad)
+
+
+class Frame:
+    """As pandas.DataFrame is: whoever goes over it gets the names of its columns."""
+
+    def __init__(self, rows):
+        self.rows, self.columns = rows, list(rows[0])
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def to_dict(self, orient):
+        assert orient == "records"
+        return self.rows
+
+
+def test_tables_and_lists_of_files_are_read_by_their_rows(tmp_path):
+    from lockstep.data import as_file
+    assert open(as_file(Frame([{"text": "one"}, {"text": "two"}]))).read() == '{"text": "one"}\n{"text": "two"}\n'
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f'{{"text": "{name}"}}\n')
+    files = [str(tmp_path / "a"), tmp_path / "b"]
+    assert as_file(files) == f"{tmp_path}/a,{tmp_path}/b"
+    assert open(as_file(files, lambda row: row["text"] * 2)).read() == '{"text": "aa"}\n{"text": "bb"}\n'
+
+
+def test_a_formatting_function_of_batches(tmp_path):
+    """As TRL had them, and Unsloth's notebooks do: columns of many rows in, a list with a text for each out."""
+    from lockstep.data import as_file
+
+    def of_columns(examples):
+        return [f"{question} {answer}" for question, answer in zip(examples["q"], examples["a"])]
+
+    rows = [{"q": f"why {number}?", "a": f"{number}"} for number in range(2500)]
+    assert [json.loads(line)["text"] for line in open(as_file(rows, of_columns))] == [f"why {number}? {number}" for number in range(2500)]
+
+
+def test_what_is_set_in_arguments_afterwards_counts(tmp_path):
+    args = lockstep.SFTConfig(output_dir=tmp_path / "out", max_steps=5)
+    args.max_steps, args.learning_rate, args.seed = 7, 1e-3, None
+    assert args.to_dict() == {"output_dir": str(tmp_path / "out"), "max_steps": 7, "learning_rate": 1e-3} and args.max_steps == 7
+    with pytest.raises(AttributeError):
+        args.seed
+
+
+def test_a_tokenizers_own_chat_template_is_trained_with(chat_model, tmp_path):
+    from transformers import AutoTokenizer
+    own = "{% for message in messages %}[{{ message['role'] }}] {{ message['content'] }}\n{% endfor %}"
+    theirs = AutoTokenizer.from_pretrained(str(chat_model))
+    ours = lockstep.FastLanguageModel.from_pretrained(chat_model, load_in_4bit=False)[1]
+
+    def template(tokenizer):
+        words = lockstep.SFTTrainer(str(chat_model), args={"output_dir": tmp_path / "out"}, train_dataset=RECORDS, tokenizer=tokenizer, launch=LAUNCH).command()
+        return next((open(word.partition("=")[2]).read() for word in words if word.startswith("data.chat_template=")), None)
+
+    assert template(theirs) is None and template(ours) is None, "the folder's own"
+    theirs.chat_template = ours.chat_template = own
+    assert template(theirs) == template(ours) == own
+
+
+def test_transformers_own_callbacks_are_heard(chat_model, tmp_path):
+    from transformers import EarlyStoppingCallback, TrainingArguments
+    heard = []
+
+    class Hears:  # of no class of ours
+        def on_evaluate(self, args, state, control, metrics, **kwargs):
+            heard.append((metrics["eval_loss"], state.best_metric, args.metric_for_best_model, kwargs["processing_class"]))
+
+    # An improvement that is smaller than this is none: it stops at the second evaluation.
+    stops = EarlyStoppingCallback(early_stopping_patience=1, early_stopping_threshold=100)
+    args = TrainingArguments(output_dir=str(tmp_path / "out"), max_steps=100000, eval_strategy="steps", eval_steps=2, save_strategy="no", report_to="none", use_cpu=True,
+                             logging_steps=1, metric_for_best_model="eval_loss", greater_is_better=False)
+    trainer = lockstep.SFTTrainer(str(chat_model), args=args, train_dataset=RECORDS, eval_dataset=RECORDS, callbacks=[stops, Hears()], launch={**LAUNCH, "ranks": 1}, progress=False)
+    assert trainer.train().global_step < 100000 and trainer.run.status == "stopped"
+    assert heard[0][1] is None and heard[1][1] == heard[0][0] and heard[0][2:] == ("eval_loss", None)
+    assert trainer.state.best_metric == min(loss for loss, *_ in heard) and trainer.state.best_global_step % 2 == 0
+    with pytest.raises(lockstep.LockstepError, match="callbacks has a int"):
+        lockstep.Trainer(str(chat_model), callbacks=[3])
+
+
+def test_a_model_in_memory_is_refused_with_its_folder(chat_model):
+    class Loaded:
+        config = type("Config", (), {"_name_or_path": str(chat_model)})
+
+    with pytest.raises(lockstep.LockstepError, match="is a Loaded: every rank reads its weights from a folder. Give the folder .*model="):
+        lockstep.Trainer(Loaded())
+
+
+def test_unsloths_helpers(chat_model, tmp_path):
+    trainer = lockstep.SFTTrainer(str(chat_model), args={"output_dir": tmp_path / "out"}, train_dataset=RECORDS, launch=LAUNCH)
+    assert lockstep.train_on_responses_only(trainer, instruction_part="<|im_start|>user", response_part="<|im_start|>assistant") is trainer
+    assert "data.train_on=responses" in trainer.command() and lockstep.is_bfloat16_supported()
 
 
 def test_a_cache_that_cannot_be_written_is_said(tmp_path, monkeypatch):
