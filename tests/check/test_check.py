@@ -83,6 +83,7 @@ DRIVERS = [
     ("prohibited", TWO_GPUS + "0.compute_mode 2\n", {}, "gpus", "failed", "LS-206"),
     ("memory errors", TWO_GPUS + "0.ecc 2\n", {}, "gpus", "failed", "LS-211"),
     ("an old GPU", TWO_GPUS + "0.major 6\n0.minor 1\n", {}, "gpus", "failed", "LS-212"),
+    ("one that no kernel was compiled for", TWO_GPUS + "0.major 7\n0.minor 5\n", {}, "gpus", "failed", "LS-212"),
     ("only one is visible", TWO_GPUS, {"CUDA_VISIBLE_DEVICES": "1"}, "gpus", "warning", "LS-205"),
     ("two kinds", TWO_GPUS + "1.name NVIDIA RTX A2000\n", {}, "kinds", "warning", "LS-209"),
     ("no peer access", TWO_GPUS + "*.peer 4\n", {}, "links", "warning", "LS-210"),

@@ -36,12 +36,17 @@ std::vector<Entry> about_gpus() {
        .fix = "restart the machine so that the driver sets bad rows aside; if errors come back, have the card replaced",
        .patterns = {"uncorrectable ecc error", "ecc error", "xid (*): 48,", "xid (*): 94,", "xid (*): 95,", "double bit error"}},
       {.code = "LS-212",
-       .title = "The GPU is too old for these kernels",
-       .symptom = "'no kernel image is available for execution on the device', 'sm_61 is not compatible'.",
-       .cause = "Kernels are compiled for Turing (compute capability 7.5) and later, as those of LibTorch for CUDA 13 are.",
-       .fix = "use a newer GPU, or train with --device cpu",
+       .title = "The kernels were not compiled for this GPU",
+       .symptom =
+           "'no kernel image is available for execution on the device', 'sm_61 is not compatible', 'device kernel image is invalid'.",
+       .cause = "A GPU runs what was compiled for its compute capability. Here that is Ampere (8.0) and later, Blackwell (12.0) too; a "
+                "PyTorch that is older than the GPU knows nothing of it.",
+       .fix = "for an older GPU than Ampere use a newer one, or --device cpu; a GPU that is newer than another trainer's PyTorch needs a "
+              "newer "
+              "PyTorch there",
        .patterns = {"no kernel image is available", "is not compatible with the current pytorch installation", "cannot: it takes an h100",
-                    "doesn't support bf16/gpu", "only supports ampere gpus", "unsupported gpu architecture"}},
+                    "doesn't support bf16/gpu", "only supports ampere gpus", "unsupported gpu architecture",
+                    "device kernel image is invalid", "is not defined for option 'gpu-name'"}},
       {.code = "LS-213",
        .title = "A kernel failed on the GPU",
        .symptom = "'an illegal memory access was encountered', 'device-side assert triggered', 'unspecified launch failure'.",

@@ -58,7 +58,8 @@ std::vector<Entry> about_machines() {
                   "1/2 clients joined'.",
        .cause = "Another machine was not started, was started with another --nnodes, --master-addr or --port, or cannot reach this one.",
        .fix = "start the command that machine 0 prints on every other machine; `lockstep check --nodes N` on each shows who comes",
-       .patterns = {"waiting for clients", "rendezvoustimeouterror", "is here; missing", "are here; missing"}},
+       .patterns = {"waiting for clients", "rendezvoustimeouterror", "is here; missing", "are here; missing",
+                    "timed out initializing process group", "runtimeerror: socket timeout"}},
   };
 }
 

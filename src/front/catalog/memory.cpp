@@ -32,7 +32,7 @@ std::vector<Entry> about_memory() {
               "container or job",
        .patterns = {"out-of-memory killer", "oom-kill", "out of memory: killed process", "oom killed", "exitcode: -9", "exit code 137",
                     "signal 9 (sigkill)", "exitcode  : -9 (", "oomkilled", "exit code: 137", " killed      ",
-                    "srun: error: *: out of memory"}},
+                    "srun: error: *: out of memory", "is killed by signal: killed"}},
       {.code = "LS-404",
        .title = "Shared memory (/dev/shm) is too small",
        .symptom =

@@ -18,7 +18,8 @@ std::vector<Entry> about_network() {
        .cause = "This machine does not know the name that --master-addr (MASTER_ADDR) gives, or its own.",
        .fix = "`getent hosts NAME` shows what this machine knows; use an IP address, or add the name to DNS or /etc/hosts",
        .patterns = {"name or service not known", "does not resolve", "temporary failure in name resolution", "getaddrinfo",
-                    "nodename nor servname provided", "the hostname of the client socket cannot be retrieved"}},
+                    "nodename nor servname provided", "the hostname of the client socket cannot be retrieved",
+                    "could not resolve hostname"}},
       {.code = "LS-307",
        .title = "Machines cannot reach each other",
        .symptom =

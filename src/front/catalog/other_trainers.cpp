@@ -56,6 +56,18 @@ std::vector<Entry> about_other_trainers() {
            "here only --batch-size (of a rank) and --grad-accum are said, and ranks multiply; `lockstep train --dry-run` shows the global "
            "batch",
        .patterns = {"check batch related parameters", "train_batch_size is not equal", "mismatch trainingarguments values"}},
+      {.code = "LS-609",
+       .title = "Number formats are mixed",
+       .symptom =
+           "'expected scalar type Half but found BFloat16', 'Attempting to unscale FP16 gradients', 'FlashAttention only support fp16 and "
+           "bf16 data type'.",
+       .cause =
+           "Weights, adapters, activations and the loss scaler were each given a format by hand (torch_dtype, fp16=True, autocast), and "
+           "they do not go together.",
+       .fix = "here one setting says it, --dtype bf16 (or f16, f32): masters, adapters and loss scale follow from it",
+       .patterns = {"expected scalar type half but found", "expected scalar type bfloat16 but found",
+                    "expected scalar type float but found", "attempting to unscale fp16 gradients",
+                    "flashattention only support fp16 and bf16", "must have the same dtype, but got"}},
   };
 }
 

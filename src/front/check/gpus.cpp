@@ -20,8 +20,8 @@ using launch::GpuReading;
 using launch::Nvml;
 using Json = nlohmann::ordered_json;
 
-constexpr int cuda_needed = 13000;     // LibTorch here is built for CUDA 13.0
-constexpr int capability_needed = 75;  // and for Turing and later
+constexpr int cuda_needed = 13000;                            // LibTorch here is built for CUDA 13.0
+constexpr int capability_needed = LOCKSTEP_LEAST_CAPABILITY;  // what kernels are compiled for, from src/CMakeLists.txt
 
 std::string first_word(const fs::path& file) {
   std::ifstream stream(file);
@@ -88,8 +88,8 @@ void judge_use(const GpuFacts& facts, const std::vector<launch::GpuProcess>& pro
 
 void judge_state(const GpuFacts& facts, const GpuReading& now, const std::string& name, std::vector<Finding>& findings) {
   if (facts.capability_major && *facts.capability_major * 10 + facts.capability_minor.value_or(0) < capability_needed)
-    findings.push_back(failed(
-        "LS-212", fmt::format("{} has compute capability {}.{}; 7.5 is needed", name, *facts.capability_major, *facts.capability_minor)));
+    findings.push_back(failed("LS-212", fmt::format("{} has compute capability {}.{}; {}.{} is needed", name, *facts.capability_major,
+                                                    facts.capability_minor.value_or(0), capability_needed / 10, capability_needed % 10)));
   if (facts.uncorrected_errors.value_or(0) > 0)
     findings.push_back(
         failed("LS-211", fmt::format("{}: {} errors of its memory could not be corrected", name, *facts.uncorrected_errors)));

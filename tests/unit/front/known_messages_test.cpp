@@ -63,6 +63,8 @@ TEST(KnownMessages, Cuda) {
       {"RuntimeError: FlashAttention only supports Ampere GPUs or newer.", "LS-212"},
       {"NVIDIA GeForce GTX 1080 with CUDA capability sm_61 is not compatible with the current PyTorch installation.", "LS-212"},
       {"nvcc fatal   : Unsupported gpu architecture 'compute_90'", "LS-212"},
+      {"ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'", "LS-212"},
+      {"RuntimeError: Triton Error [CUDA]: device kernel image is invalid", "LS-212"},
       {"The detected CUDA version (11.8) mismatches the version that was used to compile PyTorch (12.1).", "LS-107"},
       {"CUDA error: the provided PTX was compiled with an unsupported toolchain.", "LS-202"},
       {"RuntimeError: CUDA error: forward compatibility was attempted on non supported HW", "LS-202"},
@@ -162,6 +164,27 @@ TEST(KnownMessages, Launchers) {
        "LS-316"},
       {"ORTE has lost communication with a remote daemon.", "LS-316"},
       {"Last State: Terminated  Reason: OOMKilled  Exit Code: 137", "LS-403"},
+  };
+  expect_known(messages);
+}
+
+TEST(KnownMessages, FormatsLoadersAndMeetings) {
+  static constexpr KnownMessage messages[] = {
+      {"RuntimeError: expected scalar type Half but found BFloat16", "LS-609"},
+      {"ValueError: Attempting to unscale FP16 gradients.", "LS-609"},
+      {"ValueError: FlashAttention only support fp16 and bf16 data type", "LS-609"},
+      {"RuntimeError: DataLoader worker (pid 1234) is killed by signal: Killed.", "LS-403"},
+      {"RuntimeError: DataLoader worker (pid 1234) is killed by signal: Bus error. It is possible that dataloader's workers are out of "
+       "shared memory.",
+       "LS-404"},
+      {"RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1 "
+       "(world_size=2, worker_count=1, timeout=0:30:00)",
+       "LS-318"},
+      {"RuntimeError: Socket Timeout", "LS-318"},
+      {"ssh: Could not resolve hostname node2: Name or service not known", "LS-306"},
+      {"OSError: Can't load tokenizer for './model'. If you were trying to load it from 'https://huggingface.co/models', make sure you "
+       "don't have a local directory with the same name.",
+       "LS-501"},
   };
   expect_known(messages);
 }
