@@ -68,6 +68,26 @@ def test_charts_are_zoomed_by_keyboard(page, served):
     assert "MFU 41 %" in " ".join(page.get_by_label("Tokens per second", exact=True).inner_text().split())
 
 
+def test_a_run_is_on_one_screen(page, served):
+    """A laptop's: curves, ranks, GPUs and the end of what it wrote, with nothing to scroll for; what is long scrolls within its card."""
+    run = write_run(served.output / "screen", 400, events=[{"event": "sample", "step": step, "prompt": "Once", "text": "upon a time " * 30} for step in range(10, 400, 10)])
+    (run / "end.json").write_text(json.dumps({"status": "stopped", "exit_code": 0}))
+    (run / "monitor").mkdir()
+    gpus = [{"gpu": gpu, "ranks": [gpu], "name": "NVIDIA H100", "memory_bytes": 80 << 30} for gpu in (0, 1)]
+    now = [{"gpu": gpu, "utilization": 0.97, "memory_bytes": 71 << 30, "power_watts": 640, "temperature": 60, "clock_mhz": 1700} for gpu in (0, 1)]
+    (run / "monitor" / "machine-0.jsonl").write_text(json.dumps({"event": "machine", "host": "box", "gpus": gpus}) + "\n" + json.dumps({"seconds": 1, "gpus": now, "ranks": []}) + "\n")
+    page.goto(served.url + "/runs/screen")
+    page.get_by_label("GPUs of box").wait_for()
+    page.get_by_text("upon a time").first.wait_for()
+    for size in ({"width": 1280, "height": 800}, {"width": 1920, "height": 1080}):
+        page.set_viewport_size(size)
+        page.wait_for_timeout(300)
+        browser.picture(page, f"screen-{size['width']}")
+        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight"), size
+        heights = page.evaluate("() => [...document.querySelectorAll('canvas')].map(one => one.getBoundingClientRect().height)")
+        assert min(heights) > 100 and page.locator("#panel").bounding_box()["height"] > 80, (size, heights)
+
+
 def test_many_runs_are_found_by_their_words(page, served):
     for number in range(250):
         write_run(served.output / f"many-{number:03}", 3)

@@ -101,8 +101,23 @@ def test_a_run_waits_for_its_turn(page, served):
     page.get_by_text("It begins when no other run trains").wait_for()
     time.sleep(2)
     assert served.json("GET", "/api/runs/behind")["state"] == "waiting"
+    # Another one thinks better of it.
+    page.goto(served.url)
+    page.evaluate("values => sessionStorage.setItem('new-run', JSON.stringify(values))", {**TINY, "name": "leaves", "trainer.max_steps": "10"})
+    page.goto(served.url + "/new")
+    page.get_by_role("button", name="Queue").click()
+    page.get_by_role("button", name="Leave the queue").click()
+    page.get_by_role("heading", name="Runs").wait_for()
+    assert "leaves" not in [run["name"] for run in served.json("GET", "/api/runs")]
     served.json("POST", "/api/runs/ahead/ask", {"wish": "stop"}, 202)
     assert served.wait_for("behind", lambda run: run["state"] == "complete")["step"] == 10
+    # One that has done all its steps goes on where it is told until when.
+    page.goto(served.url + "/runs/behind")
+    on = page.get_by_role("button", name="Train on")
+    assert on.is_disabled()
+    page.get_by_label("Step to train on to").fill("14")
+    on.click()
+    assert served.wait_for("behind", lambda run: run["state"] == "complete" and run["step"] > 10)["step"] == 14
 
 
 def test_the_rank_that_the_others_wait_for_is_shown(page, served):
