@@ -33,6 +33,9 @@ def test_a_log_from_standard_input_from_a_file_and_a_message(tmp_path):
         assert "3: [rank0]: torch.OutOfMemoryError" in out or "line 3: [rank0]: torch.OutOfMemoryError" in out
     status, out, _ = explain("RuntimeError: No CUDA GPUs are available")
     assert status == 0 and "LS-201" in out
+    status, out, _ = explain("out of memory")  # no message, but words that entries have
+    assert status == 2 and "These speak of it" in out and "LS-401  GPU memory is full" in out
+    assert "LS-302  NCCL could not start" in explain("nccl")[1] and "neither a code nor a file" in explain("nothing.log")[2]
     status, out, _ = explain(text="all went well\n")
     assert status == 2 and "Nothing in it is known" in out
     found = json.loads(explain("--json", text=LOG)[1])

@@ -135,6 +135,30 @@ std::vector<Hit> scan(std::string_view log) {
   return hits;
 }
 
+std::vector<const Entry*> about(std::string_view words) {
+  static constexpr std::string_view idle[] = {"the", "and", "with", "for", "not", "does", "why", "how", "what", "error", "run", "runs"};
+  std::vector<std::string> wanted(1);
+  for (const char c : base::lower(words)) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      wanted.back() += c;
+    else if (!wanted.back().empty())
+      wanted.emplace_back();
+  }
+  std::erase_if(wanted, [](const std::string& word) { return word.size() < 3 || std::ranges::find(idle, word) != std::end(idle); });
+  std::vector<const Entry*> found;
+  for (const Entry& entry : entries()) {
+    const std::string text = " " + base::lower(fmt::format("{} {}", entry.title, entry.symptom));
+    const auto speaks_of = [&](const std::string& word) {  // from its beginning: "hang" is in "hangs", not in "change"
+      for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+        if (std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0) return true;
+      }
+      return false;
+    };
+    if (!wanted.empty() && std::ranges::all_of(wanted, speaks_of)) found.push_back(&entry);
+  }
+  return found;
+}
+
 std::string pointer_to(const Entry& entry) {
   return fmt::format("{} {}: `lockstep explain {}` says more", entry.code, entry.title, entry.code);
 }

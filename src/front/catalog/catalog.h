@@ -31,6 +31,10 @@ const Entry& known(std::string_view code);  // of a code that our own code names
 // order of `entries()`, consequences last. Null: nothing that is known.
 const Entry* recognize(std::string_view message);
 
+// Entries that speak of all these words in their titles or symptoms, for who asks in words of his own. Empty where there are none, or
+// nothing but short words.
+std::vector<const Entry*> about(std::string_view words);
+
 // Where a log tells of something.
 struct Hit {
   const Entry* entry = nullptr;

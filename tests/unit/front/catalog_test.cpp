@@ -146,6 +146,22 @@ TEST(Catalog, CausesComeBeforeConsequences) {
   EXPECT_EQ(recognize("connection closed by peer\ncuda out of memory")->code, "LS-401");
 }
 
+TEST(Catalog, WordsOfOnesOwnFindWhatSpeaksOfThem) {
+  const auto codes = [](std::string_view words) {
+    std::vector<std::string_view> found;
+    for (const Entry* entry : about(words)) found.push_back(entry->code);
+    return found;
+  };
+  const auto holds = [&](std::string_view words, std::string_view code) { return std::ranges::count(codes(words), code) == 1; };
+  EXPECT_TRUE(holds("out of memory", "LS-401"));
+  EXPECT_TRUE(holds("Why does it HANG?", "LS-310"));
+  EXPECT_TRUE(holds("nccl", "LS-302"));
+  EXPECT_TRUE(codes("change").empty()) << "no word begins with it, though some hold it";
+  EXPECT_TRUE(codes("all went well").empty());
+  EXPECT_TRUE(codes("it is on").empty()) << "short words say nothing";
+  EXPECT_TRUE(codes("").empty());
+}
+
 TEST(Catalog, ACodeInALogCounts) {
   const auto hits = scan("  LS-605 Ended from outside: `lockstep explain LS-605` says more.\nnothing\nTOOLS-4011 is none\n");
   ASSERT_EQ(hits.size(), 1u);

@@ -65,6 +65,16 @@ std::string list_all() {
   return text;
 }
 
+// For who types "out of memory" or "nccl" instead of a message. Empty where there is nothing near, or too much.
+std::string list_near(const std::string& words) {
+  constexpr std::size_t longest = 80, most = 12;
+  if (words.size() > longest) return "";
+  std::string text;
+  const std::vector<const catalog::Entry*> near = catalog::about(words);
+  for (const catalog::Entry* entry : near) text += fmt::format("  {}  {}\n", entry->code, entry->title);
+  return near.size() <= most ? text : "";
+}
+
 std::string read_end(std::FILE* file) {
   std::string text;
   std::vector<char> piece(1 << 16);
@@ -136,7 +146,10 @@ void show(const std::vector<Found>& found, bool json) {
 int explain_logs(const std::vector<Log>& logs, bool json) {
   const std::vector<Found> found = search(logs);
   if (found.empty() && !json) {
-    std::fputs("Nothing in it is known here. `lockstep explain` lists what is; `lockstep check` looks at this machine.\n", stdout);
+    const std::string near = logs.size() == 1 ? list_near(logs[0].text) : "";
+    std::fputs(near.empty() ? "Nothing in it is known here. `lockstep explain` lists what is; `lockstep check` looks at this machine.\n"
+                            : ("Not a message that is known. These speak of it; `lockstep explain CODE` tells of one:\n\n" + near).c_str(),
+               stdout);
   } else {
     show(found, json);
   }
@@ -188,7 +201,7 @@ int run_explain_verb(std::span<const std::string> args) {
       for (Log& log : logs_of_run(word)) logs.push_back(std::move(log));
     } else if (fs::exists(word, error)) {
       logs.push_back(read_log(word));
-    } else if (word.find(' ') == word.npos) {
+    } else if (word.find(' ') == word.npos && list_near(word).empty()) {
       throw base::usage_error("explain", "'{}' is neither a code nor a file. A message goes into quotes.", word);
     } else {
       logs.push_back({"", word});

@@ -172,7 +172,10 @@ void describe_plot(CLI::App& app, PlotRequest& request) {
   app.add_option("--metric", request.metric,
                  "a number of metrics.jsonl: loss, eval_loss, grad_norm, tokens_per_second, rank_seconds.data, ...")
       ->capture_default_str();
-  app.add_option("--over", request.axis, "step, tokens or hours")->transform(CLI::CheckedTransformer(axes))->default_str("step");
+  app.add_option("--over", request.axis, "step, tokens or hours")
+      ->transform(CLI::CheckedTransformer(axes).description(""))
+      ->type_name("WORD")
+      ->default_str("step");
   app.add_option("--smooth", request.smoothing, "weight of the past in an exponential average")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 0.9999));
