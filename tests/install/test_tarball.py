@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 
 import pytest
 
@@ -58,6 +59,22 @@ def test_c_example_gives_the_commands_losses(examples, unpacked, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "command/metrics.jsonl").read_text().splitlines()]
     expected = [(line["step"], float(f"{line['loss']:.9g}")) for line in lines if "loss" in line]
     assert [(int(step), float(loss)) for step, loss in (line.split() for line in said.splitlines())] == expected
+
+
+def test_a_program_that_is_killed_takes_its_run_along_and_saved(examples, tmp_path):
+    run = tmp_path / "run"
+    program = subprocess.Popen([examples / "losses", "-f", "models/nano.yaml", "--device", "cpu", "--ranks", "1", "--threads", "1", "--max-steps", "100000", "--log-interval", "1",
+                                "--output", tmp_path, "--name", "run"], stdout=subprocess.PIPE, cwd=tmp_path)
+    deadline = time.monotonic() + 120
+    while '"step":2,' not in ((run / "metrics.jsonl").read_text() if (run / "metrics.jsonl").exists() else ""):
+        assert time.monotonic() < deadline and program.poll() is None
+        time.sleep(0.05)
+    program.kill()
+    program.communicate()
+    while not (run / "end.json").exists() or (run / "lease").exists():
+        assert time.monotonic() < deadline, "its run trains on"
+        time.sleep(0.05)
+    assert json.loads((run / "end.json").read_text())["status"] == "stopped" and list(run.glob("checkpoints/step-*/manifest.json"))
 
 
 def test_a_failure_is_told_with_its_report(examples, tmp_path):
