@@ -155,7 +155,11 @@ def test_mistakes_stand_at_their_fields(page, served):
     assert "must be a number" in mistake.inner_text()
     assert page.locator("#field-trainer-learning_rate").get_attribute("aria-invalid") == "true"
     assert page.get_by_role("button", name="Start", exact=True).is_disabled()
+    page.evaluate("scrollTo(0, 0)")
+    page.get_by_label("Mistakes").get_by_role("button", name="trainer.learning_rate").click()  # from beside the form to the field
+    assert page.evaluate("document.activeElement.id") == "field-trainer-learning_rate"
     browser.picture(page, "mistake")
+    assert browser.violations(page) == []
     page.locator("#field-trainer-learning_rate").fill("0.001")
     page.get_by_text("Effective batch").first.wait_for()
     page.get_by_label("Search settings").fill("weight decay")
