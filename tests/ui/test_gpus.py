@@ -62,6 +62,14 @@ def test_which_gpus_and_how(page, with_gpus):
         assert panel.get_by_label(re.compile(f"^{label}")).is_enabled(), label
     plan = page.get_by_label("Plan", exact=True)
     plan.get_by_text("rank 1 · GPU 1 NVIDIA H100 80GB HBM3").wait_for()
+    # What others hold is seen before it is a rank's end.
+    plan.get_by_role("img", name=re.compile("rank 1: .*, in use now 60.0 GiB")).wait_for()
+    plan.get_by_role("img", name=re.compile("rank 0: .*, in use now 8.0 GiB")).wait_for()
+    assert plan.get_by_text("Other programs hold memory").count() == 0, "there is room beside it"
+    page.locator("#field-trainer-global_batch_size").fill("")
+    page.locator("#field-trainer-batch_size").fill("600000")
+    plan.get_by_text("Other programs hold memory that this needs: GPU 1 NVIDIA H100 80GB HBM3 (60.0 GiB).").wait_for()
+    page.locator("#field-trainer-batch_size").fill("6")
     panel.get_by_label("GPU 0 · NVIDIA H100").uncheck()
     plan.get_by_text("trainer.distributed.gpu_ids=1").wait_for()
     assert panel.get_by_label("GPU 1 · NVIDIA H100").is_disabled(), "one is always chosen"
