@@ -54,7 +54,7 @@ void add_in_order(const at::Tensor& out, const std::vector<const void*>& rows) {
 // Operations are done when they return: whoever wants them beside other work queues them.
 class RankOrderTransport : public Transport {
  public:
-  explicit RankOrderTransport(std::shared_ptr<Transport> wire) : wire_(std::move(wire)) {}
+  RankOrderTransport(std::shared_ptr<Transport> wire, std::int64_t most_bytes) : wire_(std::move(wire)), most_bytes_(most_bytes) {}
 
   int rank() const override { return wire_->rank(); }
   int size() const override { return wire_->size(); }
@@ -70,19 +70,23 @@ class RankOrderTransport : public Transport {
       for (int rank = 0; rank < size(); ++rank) rows.push_back(all[rank].const_data_ptr());
       add_in_order(flat, rows);
     } else {
-      const std::int64_t count = flat.numel();
-      const auto slice = [&](int rank) {
-        const std::int64_t begin = count * rank / size(), end = count * (rank + 1) / size();
-        return flat.narrow(0, begin, end - begin);
-      };
-      sum_slices(slice(rank()), slice);
-      exchange([&](int) { return slice(rank()); }, slice);
+      in_stretches(flat, [&](const at::Tensor& some, std::int64_t) {
+        const std::int64_t count = some.numel();
+        const auto slice = [&](int rank) {
+          const std::int64_t begin = count * rank / size(), end = count * (rank + 1) / size();
+          return some.narrow(0, begin, end - begin);
+        };
+        sum_slices(slice(rank()), slice);
+        exchange([&](int) { return slice(rank()); }, slice);
+      });
     }
     return {};
   }
   Work reduce_scatter(const at::Tensor& mine, const at::Tensor& whole, Reduce op) override {
     if (has_an_order(mine, op)) {
-      sum_slices(mine.view({-1}), [&](int rank) { return whole.view({-1}).narrow(0, rank * mine.numel(), mine.numel()); });
+      in_stretches(mine.view({-1}), [&](const at::Tensor& some, std::int64_t begin) {
+        sum_slices(some, [&](int rank) { return whole.view({-1}).narrow(0, rank * mine.numel() + begin, some.numel()); });
+      });
     } else {
       wire_->reduce_scatter(mine, whole, op).wait();
     }
@@ -101,6 +105,14 @@ class RankOrderTransport : public Transport {
   static Work done(Work work) {
     work.wait();
     return {};
+  }
+
+  // with(some of the numbers, where they begin): no more at once than stay in a cache between being received and being added.
+  template <typename With>
+  void in_stretches(const at::Tensor& flat, const With& with) {
+    const std::int64_t most = most_bytes_ > 0 ? std::max<std::int64_t>(1, most_bytes_ / flat.element_size()) : flat.numel();
+    for (std::int64_t begin = 0; begin < flat.numel(); begin += most)
+      with(flat.narrow(0, begin, std::min(most, flat.numel() - begin)), begin);
   }
 
   // Every other rank gets sent(rank), and its own comes into received(rank).
@@ -129,12 +141,13 @@ class RankOrderTransport : public Transport {
 
   at::Tensor others_;  // other ranks' slices, kept from sum to sum: new pages would cost as much as adding
   std::shared_ptr<Transport> wire_;
+  std::int64_t most_bytes_;
 };
 
 }  // namespace
 
-std::shared_ptr<Transport> make_rank_order_transport(std::shared_ptr<Transport> wire) {
-  return std::make_shared<RankOrderTransport>(std::move(wire));
+std::shared_ptr<Transport> make_rank_order_transport(std::shared_ptr<Transport> wire, std::int64_t most_bytes) {
+  return std::make_shared<RankOrderTransport>(std::move(wire), most_bytes);
 }
 
 }  // namespace lockstep::comm

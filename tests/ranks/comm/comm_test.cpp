@@ -82,10 +82,11 @@ at::Tensor hard_to_add(int rank, std::int64_t count, at::ScalarType type) {
 
 TEST_P(Collectives, HostSumsAreInRankOrder) {
   const int ranks = this->ranks();
-  // Few numbers, many, and a count that ranks do not divide.
+  // Few numbers, many, a count that ranks do not divide, and more than are summed at once.
   const auto each = [](const auto& body) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
       for (const std::int64_t count : {7, 40'000, 40'001}) body(type, count);
+    body(at::kFloat, 600'001);
   };
   const auto host = backend() == config::Backend::automatic ? config::Backend::cpu : backend();
   const auto results = run_ranks(ranks, host, [&](comm::World& world) {
