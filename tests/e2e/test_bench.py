@@ -128,6 +128,7 @@ def test_nothing_is_left_behind(tmp_path):
     done = call("bench", "comm", "--ranks", 2, "--sizes", "1K,4K", "--device", "cpu", env={"TMPDIR": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     assert "all_reduce" in done.stdout and "bus" in done.stdout
+    assert "stories" not in done.stdout + done.stderr, "nothing is trained here"
     assert not list(tmp_path.glob("lockstep-bench-*"))
 
 

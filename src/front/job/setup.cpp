@@ -79,16 +79,6 @@ void place_ranks(Setup& setup, const launch::Selection& devices) {
   setup.writes_shared_files = parallel.node_rank == 0;
 }
 
-// Someone who typed `lockstep train` alone may expect a question; what is about to be trained is said instead, with what to type.
-bool nothing_was_said(const config::Settings& settings) {
-  return std::none_of(settings.sources.begin(), settings.sources.end(), [](const auto& source) {
-    const std::string& key = source.first;
-    const bool names_work =
-        key.starts_with("model.") || key.starts_with("data.") || key == "trainer.max_steps" || key == "trainer.num_epochs";
-    return names_work && source.second.origin != config::Origin::standard && source.second.origin != config::Origin::derived;
-  });
-}
-
 // What the GPU with the least has: every rank must fit.
 std::int64_t smallest_gpu(const launch::Machine& machine) {
   std::uint64_t least = 0;
@@ -129,12 +119,6 @@ Setup set_up(config::Settings settings, const Environment& environment) {
   setup.plan.threads = job.threads;
   setup.plan.devices = devices.ranks;
   setup.plan.notes.insert(setup.plan.notes.begin(), devices.notes.begin(), devices.notes.end());
-  if (nothing_was_said(setup.settings)) {
-    setup.plan.notes.emplace_back(
-        "no -f, --model or --data: a small new model learns the built-in stories once through, which takes minutes on a GPU and a quarter "
-        "of "
-        "an hour on two cores. A run of a minute: lockstep train -f models/nano.yaml. Your own: lockstep train --model DIR --data FILE.");
-  }
   if (setup.place) setup.plan.launcher = setup.place->launcher;
   if (setup.place && config.parallel.max_restarts > 0) {
     setup.plan.notes.push_back(fmt::format("--max-restarts is left to {}, which started this rank.", setup.place->launcher));

@@ -36,8 +36,8 @@ class Transport {
 std::shared_ptr<Transport> make_single_transport();
 // Any c10d backend: Gloo for host tensors, NCCL for device tensors.
 std::shared_ptr<Transport> make_backend_transport(c10::intrusive_ptr<c10d::Backend> backend);
-// Host tensors, summed in rank order in f32 whatever their type. Operations are done when they return. most_bytes: of a tensor that is summed
-// at once, on a wire that begins quickly; 0: all.
+// Host tensors, summed in rank order in f32 whatever their type. Operations are done when they return. most_bytes: of a tensor that is
+// summed at once, on a wire that begins quickly; 0: all.
 std::shared_ptr<Transport> make_rank_order_transport(std::shared_ptr<Transport> wire, std::int64_t most_bytes);
 // Operations of `host`, in order, on a thread of its own; tensors of a device are copied to the host and back.
 std::shared_ptr<Transport> make_queued_transport(std::shared_ptr<Transport> host, at::Device device);

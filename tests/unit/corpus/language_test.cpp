@@ -28,7 +28,8 @@ TEST(LanguageOfData, ATokenizerInTheWorkingFolderIsNotTakenUnasked) {
   std::ofstream(folder.path() / "tokenizer.json") << "{}";
   const StartedIn here(folder.path());
   const config::ModelConfig model;
-  for (const auto& [kind, text] : {std::pair{config::DataKind::random, "12"}, {config::DataKind::bin, "12"}, {config::DataKind::text, "\f"}}) {
+  for (const auto& [kind, text] :
+       {std::pair{config::DataKind::random, "12"}, {config::DataKind::bin, "12"}, {config::DataKind::text, "\f"}}) {
     config::DataConfig data;
     data.kind = kind;
     EXPECT_EQ(language_of(data, model)->decode(std::vector<std::int32_t>{12}), text) << static_cast<int>(kind);
