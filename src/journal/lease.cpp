@@ -187,7 +187,7 @@ std::optional<LeaseHolder> lease_holder(const fs::path& folder) {
   return LeaseHolder{holder->token, holder->name(), life == Life::gone, life == Life::alive ? holder->process.pid : 0};
 }
 
-Lease::Lease(fs::path folder, Options options)
+Lease::Lease(const fs::path& folder, Options options)
     : path_(folder / "lease"), options_(std::move(options)), token_(base::fresh_id(3)), since_(base::utc_time()) {
   base::real_files().create_directories(folder);
   take();

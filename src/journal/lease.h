@@ -52,7 +52,7 @@ class Lease {
   };
   // Makes the folder where there is none. UserError(usage) where it is held, naming the owner; UserError(checkpoint) where nothing can be
   // written.
-  Lease(std::filesystem::path folder, Options options);
+  Lease(const std::filesystem::path& folder, Options options);
   ~Lease();  // gives it back
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;

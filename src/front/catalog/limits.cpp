@@ -9,7 +9,7 @@ std::vector<Entry> about_limits() {
        .title = "The disk is full",
        .symptom = "'No space left on device', 'Disk quota exceeded', checkpoints stop.",
        .cause = "The disk of the run folder, of the cache or of temporary files has no room.",
-       .fix = "free some space, or point --output at another disk; the last whole checkpoint is intact",
+       .fix = "free some space, or point --output at another disk; checkpoints that were whole stay so",
        .patterns = {"no space left", "disk quota exceeded", "enospc", "inline_container.cc*unexpected pos"}},
       {.code = "LS-406",
        .title = "Too many open files",

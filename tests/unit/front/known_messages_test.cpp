@@ -119,6 +119,9 @@ TEST(KnownMessages, Nccl) {
       {"ncclInvalidUsage ... Mismatched NCCL version detected : rank 0 21805 rank 1 22105", "LS-313"},
       {"RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: CollectiveFingerPrint(...)", "LS-309"},
       {"RuntimeError: Distributed package doesn't have NCCL built in", "LS-106"},
+      {"[comm] rank 0: all_reduce 7 of group world (gradients) failed: Timed out: rank 1 has moved nothing for 600 s", "LS-303"},
+      {"[comm] rank 0: all_reduce 7 of group world (gradients) failed: rank 1 is gone", "LS-308"},
+      {"[comm] rank 0: all_gather 7 of group world (weights) failed: rank 1 sent 160 bytes, 80 were expected", "LS-309"},
   };
   expect_known(messages);
 }
