@@ -7,10 +7,11 @@ import tempfile
 
 import pytest
 
+from support import another_user
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOCKSTEP = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build")) / "bin" / "lockstep"
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-as_root = pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="another user needs root and setpriv")
+as_root = pytest.mark.skipif(another_user.IMPOSSIBLE, reason="another user needs root, unshare and setpriv")
 
 
 def refused(*words, cwd, prefix=()):
@@ -82,7 +83,7 @@ def look_from_outside(tmp_path):
         (["data", "tokenize", "--tokenizer", hidden / "run", "--output", "/tmp/none.bin", "--input", hidden / "x.txt"], may_not),
     ]
     for words, says in cases:
-        assert says in refused(*words, cwd="/", prefix=NOBODY), words
+        assert says in refused(*words, cwd="/", prefix=another_user.words_before()), words
 
 
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("unshare"), reason="a read-only disk needs root and unshare")

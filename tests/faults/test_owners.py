@@ -9,6 +9,7 @@ import time
 import pytest
 
 from fault_jobs import wait_until
+from support import another_user
 from test_worker import TINY
 
 LEASE = {"LOCKSTEP_TEST_LEASE": "0.2 2"}
@@ -138,11 +139,10 @@ def test_a_run_is_the_same_by_every_path(start, tmp_path):
     assert owner.wait(30).code == 0, owner.err
 
 
-@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("unshare"), reason="namespaces need root and unshare")
+@pytest.mark.skipif(another_user.IMPOSSIBLE, reason="another user needs root, unshare and setpriv")
 def test_an_owner_whose_process_is_hidden_lives(start):
     """Where users do not see each other's processes, a run of another user is none that ended."""
-    hidden = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\""
-    other_user = ["unshare", "--mount", "sh", "-c", hidden, "sh"]
+    other_user = another_user.words_before("mount -t proc -o hidepid=2 proc /proc")
     with tempfile.TemporaryDirectory() as open_to_all:
         os.chmod(open_to_all, 0o777)
         shared = ["--output", open_to_all]
