@@ -8,7 +8,7 @@ import subprocess
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build"))
+BUILD = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build")).absolute()
 LOCKSTEP = BUILD / "bin" / "lockstep"
 
 # Small enough that starting a process costs more than training it.
