@@ -7,19 +7,10 @@ import signal
 import pytest
 
 from fault_jobs import Heard, wait_until
+from support.full_disk import fill
 from test_worker import TINY
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0 or not shutil.which("unshare"), reason="a small disk needs root and unshare")
-
-
-def fill(path):
-    with open(path, "wb", buffering=0) as filler:
-        for size in (1 << 20, 1 << 12, 1):
-            try:
-                while filler.write(b"x" * size) == size:
-                    pass
-            except OSError:
-                continue
 
 
 def test_a_full_disk_ends_no_run(start, tmp_path):

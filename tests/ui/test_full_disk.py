@@ -10,6 +10,7 @@ import pytest
 
 import browser
 from serving import TINY, Served
+from support.full_disk import fill
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0 or not shutil.which("unshare"), reason="a small disk needs root and unshare")
 FULL = "No space left on device"
@@ -25,13 +26,7 @@ class OnSmallDisk(Served):
         self.disk = pathlib.Path(f"/proc/{self.process.pid}/root{folder / 'runs'}")  # seen from outside
 
     def fill(self) -> None:
-        with open(self.disk / "filler", "wb", buffering=0) as filler:
-            for size in (1 << 20, 1 << 12, 1):
-                try:
-                    while filler.write(b"x" * size) == size:
-                        pass
-                except OSError:
-                    continue
+        fill(self.disk / "filler")
 
     def close(self) -> None:
         for start in (self.disk / ".ui").glob("*.start"):
