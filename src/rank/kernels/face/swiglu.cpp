@@ -1,4 +1,6 @@
 // SwiGLU as tensors see it: by itself, and together with the matmul beside it.
+#include <ATen/ops/zeros.h>
+
 #include "rank/kernels/face/face.h"
 
 namespace lockstep::kernels {
@@ -54,6 +56,7 @@ void gate_up_swiglu(const at::Tensor& gate_up, const at::Tensor& out, const at::
     expect_matrix(thin.low, rows, 2 * rank);
     expect_matrix(thin.weight, 2 * width, rank);
   }
+  const at::Tensor next_tile = at::zeros({1}, out.options().dtype(at::kInt));
   table_of(out).gate_up_swiglu({.x = data(x),
                                 .weight = data(weight),
                                 .gate_up = gate_up.data_ptr(),
@@ -63,7 +66,8 @@ void gate_up_swiglu(const at::Tensor& gate_up, const at::Tensor& out, const at::
                                 .rows = rows,
                                 .width = width,
                                 .inner = inner,
-                                .rank = rank},
+                                .rank = rank,
+                                .next_tile = next_tile.data_ptr<int>()},
                                stream_of(out));
 }
 
@@ -78,6 +82,7 @@ void down_backward_swiglu(const at::Tensor& gate_up, const at::Tensor& out_again
     expect_matrix(thin.low, rows, rank);
     expect_matrix(thin.weight, rank, width);
   }
+  const at::Tensor next_tile = at::zeros({1}, dout.options().dtype(at::kInt));
   table_of(dout).down_backward_swiglu({.dout = data(dout),
                                        .weight = data(weight),
                                        .gate_up = gate_up.data_ptr(),
@@ -87,7 +92,8 @@ void down_backward_swiglu(const at::Tensor& gate_up, const at::Tensor& out_again
                                        .rows = rows,
                                        .width = width,
                                        .inner = inner,
-                                       .rank = rank},
+                                       .rank = rank,
+                                       .next_tile = next_tile.data_ptr<int>()},
                                       stream_of(dout));
 }
 

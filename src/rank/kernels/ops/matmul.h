@@ -36,6 +36,7 @@ struct GateUpSwiglu {
   void *gate_up, *out;     // [rows, 2 x width], [rows, width]
   const void *low, *b;     // [rows, 2 x rank], [2 x width, rank], or null
   std::int64_t rows, width, inner, rank;
+  int* next_tile;  // scratch, 0
 };
 // gate_up = x weight^T (+ thin.low thin.weight^T, in halves), out = silu(gate) * up.
 void gate_up_swiglu(const at::Tensor& gate_up, const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight,
@@ -48,6 +49,7 @@ struct DownBackwardSwiglu {
   void *gate_up, *out;        // [rows, 2 x width], [rows, width] or null
   const void *dlow, *a;       // [rows, rank], [rank, width], or null
   std::int64_t rows, width, inner, rank;
+  int* next_tile;  // scratch, 0
 };
 // gate_up becomes its own gradient, where that of silu(gate) * up is dout weight (+ thin.low thin.weight). out_again: undefined, or
 // recomputed.

@@ -48,6 +48,18 @@ __device__ __forceinline__ void arrive_at(std::uint32_t barrier, std::uint32_t b
       "r"(block)
       : "memory");
 }
+// A word into another block's shared memory, or this one's, whose barrier counts its 4 bytes when it is there.
+__device__ __forceinline__ void send_word(std::uint32_t to, std::uint32_t word, std::uint32_t barrier, std::uint32_t block) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there, told;\n"
+      "mapa.shared::cluster.u32 there, %0, %3;\n"
+      "mapa.shared::cluster.u32 told, %2, %3;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %1, [told];\n"
+      "}" ::"r"(to),
+      "r"(word), "r"(barrier), "r"(block)
+      : "memory");
+}
 __device__ __forceinline__ void wait(std::uint32_t barrier, int parity) {
   asm volatile(
       "{\n"

@@ -17,7 +17,7 @@ namespace {
 // Asks for every tile of the factors, as long as stages are free. Of the right one each block reads its share for both: forward gate's
 // columns or up's, backward some rows of every box.
 template <typename L>
-__device__ void produce(const Maps& maps, const Sizes& sizes, std::uint32_t shared, int tiles, int cluster, int clusters) {
+__device__ void produce(const Maps& maps, const Sizes& sizes, std::uint32_t shared, const Deal<L>& deal) {
   const Barriers<L> barriers{shared};
   const int block = int(block_in_cluster());
   constexpr std::uint16_t both = 0b11;
@@ -38,7 +38,9 @@ __device__ void produce(const Maps& maps, const Sizes& sizes, std::uint32_t shar
     }
     if (++stage == L::kStages) stage = 0, parity ^= 1;
   };
-  for (int index = cluster; index < tiles; index += clusters) {
+  int turn = 0;
+  for (int index = deal.tile(turn); deal.is_tile(index); index = deal.tile(++turn)) {
+    deal.ask(turn + 1);
     const Tile tile = tile_of(index, sizes);
     const int row = (tile.row * kBlocks + block) * kRows, column = tile.column * (L::kBackward ? kColumns : kPart);
     for (int step = 0; step < sizes.steps; ++step) ask(maps.left, maps.right[block], step * kStep, row, column, 0);
@@ -46,6 +48,7 @@ __device__ void produce(const Maps& maps, const Sizes& sizes, std::uint32_t shar
     for (int step = 0; step < sizes.low_steps; ++step)
       ask(maps.low_left, maps.low_right[block], step * kStep, row, column, block * sizes.rank);
   }
+  deal.end(turn + 1);  // the other worker looks there
 }
 
 // One worker's products of the turn-th tile. A barrier tells its last phase from the one before and no more, so a worker looks at
@@ -174,7 +177,7 @@ __device__ void finish_backward(Strips& at, const Output& out, const float (&sum
 
 template <Pass kPass>
 __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
-    swiglu_matmul(const __grid_constant__ Maps maps, const Outputs outputs, const Sizes sizes) {
+    swiglu_matmul(const __grid_constant__ Maps maps, const Outputs outputs, const Sizes sizes, int* next_tile) {
   using L = Layout<kPass>;
   extern __shared__ unsigned char memory[];
   const std::uint32_t shared = (shared_address(memory) + kAlignment - 1) / kAlignment * kAlignment;
@@ -188,17 +191,17 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
       init(barriers.turn(i), kGroupThreads / 32);
       init(barriers.ready(i), 1);
     }
+    for (int i = 0; i < L::kTurns; ++i) init(barriers.dealt(i), 1);
     publish_barriers();
   }
   __syncthreads();
   cluster_sync();
 
   const int group = int(threadIdx.x) / kGroupThreads;
-  const int tiles = sizes.row_tiles * sizes.column_tiles;
-  const int cluster = int(blockIdx.x) / kBlocks, clusters = int(gridDim.x) / kBlocks;
+  const Deal<L> deal(shared, sizes.row_tiles * sizes.column_tiles, next_tile);
   if (group == kWorkers) {
     give_registers<24>();  // what this warpgroup gives up, the other two take
-    if (threadIdx.x % kGroupThreads == 0) produce<L>(maps, sizes, shared, tiles, cluster, clusters);
+    if (threadIdx.x % kGroupThreads == 0) produce<L>(maps, sizes, shared, deal);
   } else {
     take_registers<240>();
     const bool leader = threadIdx.x % kGroupThreads == 0;
@@ -206,7 +209,9 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
     const std::uint32_t buffer = shared + L::kOut + group * L::kOutBuffers * kOutBytes;
     Strips strips{maps, buffer, buffer + kOutBytes, barriers.ready(group), 0, 0, 0};
     float sum[2][kSums];
-    for (int turn = group, index = cluster + group * clusters; index < tiles; turn += kWorkers, index += kWorkers * clusters) {
+    for (int turn = group;; turn += kWorkers) {
+      const int index = deal.tile(turn);
+      if (!deal.is_tile(index)) break;
       const Tile tile = tile_of(index, sizes);
       const int row = (tile.row * kBlocks + int(block_in_cluster())) * kRows;
       if constexpr (L::kBackward) {
@@ -232,7 +237,7 @@ struct Extent {
 };
 
 template <Pass kPass>
-void launch(const Maps& maps, const Outputs& outputs, const Extent& a, Stream stream) {
+void launch(const Maps& maps, const Outputs& outputs, const Extent& a, int* next_tile, Stream stream) {
   using L = Layout<kPass>;
   constexpr int bytes = L::kBytes + kAlignment;
   const Sizes sizes{.row_tiles = int(ceil_div(a.rows, kBlocks * kRows)),
@@ -244,7 +249,7 @@ void launch(const Maps& maps, const Outputs& outputs, const Extent& a, Stream st
   if (const auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes); error != cudaSuccess)
     throw std::runtime_error(std::string("CUDA: SwiGLU with its matmul: ") + cudaGetErrorString(error));
   const int blocks = std::min(processors() / kBlocks, sizes.row_tiles * sizes.column_tiles) * kBlocks;
-  kernel<<<blocks, kThreads, bytes, native(stream)>>>(maps, outputs, sizes);
+  kernel<<<blocks, kThreads, bytes, native(stream)>>>(maps, outputs, sizes, next_tile);
   launched("SwiGLU with its matmul");
 }
 
@@ -266,7 +271,7 @@ void gate_up_swiglu(const GateUpSwiglu& a, Stream stream) {
     return Output{static_cast<Number*>(data) + column, int(stride), int(a.rows), int(a.width)};
   };
   launch<Pass::forward>(maps, {output(a.gate_up, 0, 2 * a.width), output(a.gate_up, a.width, 2 * a.width), output(a.out, 0, a.width)},
-                        {a.rows, a.width, a.inner, a.low ? 2 * a.rank : 0, a.rank}, stream);
+                        {a.rows, a.width, a.inner, a.low ? 2 * a.rank : 0, a.rank}, a.next_tile, stream);
 }
 
 void down_backward_swiglu(const DownBackwardSwiglu& a, Stream stream) {
@@ -283,9 +288,9 @@ void down_backward_swiglu(const DownBackwardSwiglu& a, Stream stream) {
   const Extent extent{a.rows, a.width, a.inner, a.dlow ? a.rank : 0, a.rank};
   const Outputs outputs{.out = {static_cast<Number*>(a.out), int(a.width), int(a.rows), int(a.width)}};
   if (a.out) {
-    launch<Pass::backward_and_again>(maps, outputs, extent, stream);
+    launch<Pass::backward_and_again>(maps, outputs, extent, a.next_tile, stream);
   } else {
-    launch<Pass::backward>(maps, outputs, extent, stream);
+    launch<Pass::backward>(maps, outputs, extent, a.next_tile, stream);
   }
 }
 

@@ -57,7 +57,11 @@ struct Layout {
   static constexpr int kStages = (224 * 1024 - kWorkers * kOutBuffers * kOutBytes) / kStageBytes;
   static constexpr int kOut = kStages * kStageBytes;
   static constexpr int kBarriers = kOut + kWorkers * kOutBuffers * kOutBytes;
-  static constexpr int kBytes = kBarriers + (2 * kStages + 2 * kWorkers) * 8;
+  // Turns whose tiles a block knows. Its loads are at most kStages ahead of its products, each perhaps a turn of its own; even, so that a
+  // worker finds all of its turns in places that are its own.
+  static constexpr int kTurns = (kStages + 3) / 2 * 2;
+  static constexpr int kDealt = kBarriers + (2 * kStages + 2 * kWorkers) * 8;
+  static constexpr int kBytes = kDealt + kTurns * (8 + 4);
 };
 
 // Barriers in shared memory, 8 bytes each.
@@ -68,6 +72,47 @@ struct Barriers {
   __device__ std::uint32_t empty(int stage) const { return full(L::kStages + stage); }
   __device__ std::uint32_t turn(int worker) const { return empty(L::kStages + worker); }
   __device__ std::uint32_t ready(int worker) const { return turn(kWorkers + worker); }
+  __device__ std::uint32_t dealt(int place) const { return shared + L::kDealt + 8 * place; }
+};
+
+// Which tile a cluster works on at its turn-th turn. Tiles are dealt out while the kernel runs, to whoever is next: what lasts beside it,
+// as a gather does, takes multiprocessors away and with them their share of the work. Dealt out beforehand, the work of a cluster that
+// finds no place would begin when the others end, and the kernel take twice its time.
+template <typename L>
+class Deal {
+ public:
+  __device__ Deal(std::uint32_t shared, int tiles, int* next) : barriers_{shared}, tiles_(tiles), next_(next) {}
+
+  // Past the last one: there is no such turn.
+  __device__ int tile(int turn) const {
+    if (turn == 0) return own();
+    wait(barriers_.dealt(place(turn)), (turn - 1) / L::kTurns & 1);
+    return int(get(word(place(turn))));
+  }
+  __device__ bool is_tile(int tile) const { return tile < tiles_; }
+
+  // By one thread of each block, which asks for the turn's tile before anyone waits for it.
+  __device__ void ask(int turn) const { deal(turn, [&] { return clusters() + atomicAdd(next_, 1); }); }
+  __device__ void end(int turn) const { deal(turn, [&] { return tiles_; }); }
+
+ private:
+  __device__ int own() const { return int(blockIdx.x) / kBlocks; }
+  __device__ int clusters() const { return int(gridDim.x) / kBlocks; }
+  __device__ static int place(int turn) { return (turn - 1) % L::kTurns; }  // the first one is not dealt
+  __device__ std::uint32_t word(int place) const { return barriers_.dealt(L::kTurns) + 4 * place; }
+  template <typename Next>
+  __device__ void deal(int turn, const Next& next) const {
+    const std::uint32_t barrier = barriers_.dealt(place(turn));
+    expect_bytes(barrier, 4);
+    if (block_in_cluster() != 0) return;
+    const int tile = next();
+#pragma unroll
+    for (int block = 0; block < kBlocks; ++block) send_word(word(place(turn)), std::uint32_t(tile), barrier, std::uint32_t(block));
+  }
+
+  Barriers<L> barriers_;
+  int tiles_;
+  int* next_;  // how many were dealt beyond each cluster's first
 };
 
 struct Tile {
