@@ -24,7 +24,7 @@ void advance(const at::Tensor& average, const at::Tensor& value, const at::Tenso
 }
 
 at::Tensor clip_of(const at::Tensor& sum_of_squares, std::int64_t count) {
-  return (sum_of_squares / double(count)).sqrt().div(kClip).clamp_min(1.0);
+  return fixed_root(sum_of_squares / double(count)).div(kClip).clamp_min(1.0);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -102,6 +103,12 @@ at::Tensor fixed_column_sums(const at::Tensor& x) {
     }
   });
   return out;
+}
+
+at::Tensor fixed_root(const at::Tensor& x) {
+  check(x);
+  if (!x.is_cpu()) return x.sqrt();
+  return at::empty({}, x.options()).fill_(std::sqrt(x.item<float>()));
 }
 
 at::Tensor fixed_mm(const at::Tensor& a, const at::Tensor& b, double scale, const at::Tensor& plus, double more) {

@@ -15,7 +15,7 @@ namespace lockstep::optim {
 
 namespace {
 
-at::Tensor norm_of(const at::Tensor& x) { return x.is_cpu() ? fixed_sum(x.square().contiguous()).sqrt() : at::linalg_vector_norm(x, 2); }
+at::Tensor norm_of(const at::Tensor& x) { return x.is_cpu() ? fixed_root(fixed_sum(x.square().contiguous())) : at::linalg_vector_norm(x, 2); }
 
 }  // namespace
 
