@@ -27,7 +27,6 @@ struct Report {
   double eval_loss = 0;                    // at the end
   double to_mean = 0;                      // times the first step's gradients: the mean loss's
   double learning_rate = 0, max_norm = 0;  // of that step; 0: no clipping
-  bool bf16_gradients = false;             // that is what sums over ranks are held in
   bool on_a_gpu = false;
   std::vector<double> traffic, planned;  // gathers, their bytes, reductions, their bytes, of all steps: counted, and as tables say
   std::vector<double> elements;          // of units, padding included; 0: not trained

@@ -114,7 +114,6 @@ RankResult train(const config::RunConfig& config, Break rule, const Seat& seat) 
   if (seat.device.is_cuda() && place.world_size > 1) base::check(run->world->backend() == config::Backend::nccl, "ranks meet over NCCL");
   RankResult result;
   describe_units(*run, result);
-  result.bf16_gradients = run->replica.store->updates().front().gradients.scalar_type() == at::kBFloat16;
   result.on_a_gpu = seat.device.is_cuda();
   stir_adapters(*run);
   Watched watched(*run->gradients, [&] {

@@ -10,11 +10,11 @@ void sum_of_squares(const SumOfSquares& a, Stream) {
         const auto* values = static_cast<const T*>(a.values);
         const auto first = p * kSquareBlock, last = first + kSquareBlock < a.count ? first + kSquareBlock : a.count;
         double whole = 0;
-        for (auto from = first; from < last; from += 512) {  // f32 inside a stretch, f64 across them
+        for (auto from = first; from < last; from += 512) {  // by stretches, so that a sum of one is the same wherever a unit is cut
           const auto to = from + 512 < last ? from + 512 : last;
-          float sum = 0;
+          double sum = 0;
 #pragma omp simd reduction(+ : sum)
-          for (auto i = from; i < to; ++i) sum += load(values[i]) * load(values[i]);
+          for (auto i = from; i < to; ++i) sum += double(load(values[i])) * double(load(values[i]));
           whole += sum;
         }
         a.partials[p] = whole;
