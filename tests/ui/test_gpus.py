@@ -88,4 +88,4 @@ def test_one_gpu_alone_is_greyed_out_with_the_reason(page, with_gpus):
     for label in NAMES:
         assert panel.get_by_label(re.compile(f"^{label}")).is_disabled(), label
     page.get_by_text("Effective batch").first.wait_for()
-    assert page.get_by_role("button", name="Start", exact=True).is_enabled()
+    page.get_by_role("button", name="Start", exact=True, disabled=False).wait_for()  # once nothing is being planned

@@ -15,7 +15,9 @@ namespace lockstep::optim {
 
 namespace {
 
-at::Tensor norm_of(const at::Tensor& x) { return x.is_cpu() ? fixed_root(fixed_sum(x.square().contiguous())) : at::linalg_vector_norm(x, 2); }
+at::Tensor norm_of(const at::Tensor& x) {
+  return x.is_cpu() ? fixed_root(fixed_sum(x.square().contiguous())) : at::linalg_vector_norm(x, 2);
+}
 
 }  // namespace
 

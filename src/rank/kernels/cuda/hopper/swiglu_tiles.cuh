@@ -92,8 +92,12 @@ class Deal {
   __device__ bool is_tile(int tile) const { return tile < tiles_; }
 
   // By one thread of each block, which asks for the turn's tile before anyone waits for it.
-  __device__ void ask(int turn) const { deal(turn, [&] { return clusters() + atomicAdd(next_, 1); }); }
-  __device__ void end(int turn) const { deal(turn, [&] { return tiles_; }); }
+  __device__ void ask(int turn) const {
+    deal(turn, [&] { return clusters() + atomicAdd(next_, 1); });
+  }
+  __device__ void end(int turn) const {
+    deal(turn, [&] { return tiles_; });
+  }
 
  private:
   __device__ int own() const { return int(blockIdx.x) / kBlocks; }
