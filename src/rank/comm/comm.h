@@ -126,6 +126,7 @@ class World {
     double timeout_s = 600;
     double silence_s = 600;                                 // Group::meet() gives a rank up that has shown no life for so long
     std::function<std::shared_ptr<Transport>()> nccl = {};  // stands in for NCCL on any device, in tests
+    std::function<void()> before_gloo = {};                 // may fail a connection, in tests
     std::optional<ModelledLinks> links = {};                // the others are not there: this rank does its part of what all do
   };
   World(const Options& options, std::shared_ptr<journal::PageWriter> page);
@@ -167,6 +168,7 @@ class World {
   at::Device device_;
   double timeout_s_, silence_s_;
   std::optional<ModelledLinks> links_;
+  std::function<void()> before_gloo_;
   std::string fallback_;
   std::shared_ptr<journal::PageWriter> page_;
   std::shared_ptr<Ledger> ledger_;

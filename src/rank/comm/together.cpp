@@ -22,16 +22,22 @@ struct Attempt {
   std::string failure LOCKSTEP_GUARDED_BY(mutex);
 };
 
-std::shared_ptr<Attempt> begin(const std::function<std::shared_ptr<Transport>()>& connect) {
+// Whoever throws it in the end puts its own room before it.
+std::string first_line_without_room(std::string_view text) {
+  text = text.substr(0, text.find('\n'));
+  constexpr std::string_view room = "[comm] ";
+  return std::string(text.starts_with(room) ? text.substr(room.size()) : text);
+}
+
+std::shared_ptr<Attempt> begin(const c10::intrusive_ptr<c10d::Store>& store, const Connect& connect) {
   auto attempt = std::make_shared<Attempt>();
-  std::thread([attempt, connect] {
+  std::thread([attempt, store, connect] {
     std::shared_ptr<Transport> transport;
     std::string failure;
     try {
-      transport = connect();
+      transport = connect(store->clone());
     } catch (const std::exception& error) {
-      failure = error.what();
-      failure = failure.substr(0, failure.find('\n'));
+      failure = first_line_without_room(error.what());
     }
     const base::Lock lock(attempt->mutex);
     attempt->transport = std::move(transport);
@@ -61,14 +67,24 @@ class Decision {
 
 constexpr std::string_view all_well = "all well";
 
+// Rank 0 may serve the store, and end over this: not before all have heard why, or some hear only that nobody answers. One that cannot
+// hear any more holds nobody up for long.
+void let_all_hear(c10d::Store& store, const Place& place, int ranks, std::string_view name) {
+  constexpr double patience_s = 2;
+  const std::string key = fmt::format("{}/heard", name);
+  store.add(key, 1);
+  const std::int64_t begun_ns = base::now_ns();
+  while (place.rank == 0 && store.add(key, 0) < ranks && base::seconds_since(begun_ns) < patience_s)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
 }  // namespace
 
-std::shared_ptr<Transport> connect_together(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s,
-                                            std::string_view name, const std::function<std::shared_ptr<Transport>()>& connect,
-                                            std::string& failure) {
+std::shared_ptr<Transport> connect_together(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, int ranks, double timeout_s,
+                                            std::string_view name, const Connect& connect, std::string& failure) {
   const Decision decision(store, name);
   const std::string well = fmt::format("{}/well", name);
-  const std::shared_ptr<Attempt> attempt = begin(connect);
+  const std::shared_ptr<Attempt> attempt = begin(store, connect);
   const std::int64_t begun_ns = base::now_ns();
   bool told = false;
   for (;;) {
@@ -82,12 +98,13 @@ std::shared_ptr<Transport> connect_together(const c10::intrusive_ptr<c10d::Store
     if (over && !std::exchange(told, true)) {
       if (!own_failure.empty())
         decision.say(own_failure);
-      else if (store->add(well, 1) == place.world_size)
+      else if (store->add(well, 1) == ranks)
         decision.say(std::string(all_well));
     }
     if (const auto word = decision.heard()) {
       if (*word == all_well) return transport;
       failure = *word;
+      let_all_hear(*store, place, ranks, name);
       return nullptr;
     }
     if (base::seconds_since(begun_ns) > timeout_s) {

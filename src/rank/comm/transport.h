@@ -64,10 +64,11 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store
 
 // One connection for all or for none: what `connect` makes, once every rank has it. Null where it failed on any of them; `failure` then
 // says on which and why, the same on all ranks. `connect` runs on a thread of its own, which is left behind where it waits for a rank
-// that has failed. `name` is for keys and words ("NCCL").
-std::shared_ptr<Transport> connect_together(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, double timeout_s,
-                                            std::string_view name, const std::function<std::shared_ptr<Transport>()>& connect,
-                                            std::string& failure);
+// that has failed, with a way to the store of its own: whoever waits for a key keeps it to himself. `ranks` take part, and share the
+// store's keys; `name` is for keys and words ("NCCL").
+using Connect = std::function<std::shared_ptr<Transport>(const c10::intrusive_ptr<c10d::Store>& store)>;
+std::shared_ptr<Transport> connect_together(const c10::intrusive_ptr<c10d::Store>& store, const Place& place, int ranks, double timeout_s,
+                                            std::string_view name, const Connect& connect, std::string& failure);
 
 // The key-value store ranks meet at: rank 0 serves it, or torchrun's agent does.
 c10::intrusive_ptr<c10d::Store> open_store(const Place& place, double timeout_s);

@@ -84,21 +84,35 @@ Seat seat_among(const std::vector<int>& members, int rank) {
 
 // NCCL's start waits for every rank: one on which it fails must be heard by the others, or they wait for it for ever.
 std::shared_ptr<Transport> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const World::Options& options, std::string& failure) {
-  const auto without_room = [](const std::string& text) { return text.starts_with("[comm] ") ? text.substr(7) : text; };
-  const auto connect = [store, options] {
+  const auto connect = [options](const auto& keys) {
     if (options.nccl) return options.nccl();
     return make_backend_transport(
-        make_nccl(store, options.place, {options.place.rank, options.place.world_size}, options.timeout_s, options.device));
+        make_nccl(keys, options.place, {options.place.rank, options.place.world_size}, options.timeout_s, options.device));
   };
   // What can be known before is: nobody is left waiting within the library then.
-  const auto look = [options]() -> std::shared_ptr<Transport> {
+  const auto look = [options](const auto&) -> std::shared_ptr<Transport> {
     if (!options.nccl && !has_nccl()) make_nccl({}, options.place, {0, 1}, options.timeout_s, options.device);
     return make_single_transport();
   };
-  std::shared_ptr<Transport> transport = connect_together(store, options.place, options.timeout_s, "NCCL's library", look, failure);
-  if (transport) transport = connect_together(store, options.place, options.timeout_s, "NCCL", connect, failure);
-  failure = without_room(failure);
-  return transport;
+  const int ranks = options.place.world_size;
+  std::shared_ptr<Transport> transport = connect_together(store, options.place, ranks, options.timeout_s, "NCCL's library", look, failure);
+  return transport ? connect_together(store, options.place, ranks, options.timeout_s, "NCCL", connect, failure) : nullptr;
+}
+
+// A machine that is too busy to answer may refuse a connection once: all try again, as one rank alone would wait for the others.
+std::shared_ptr<Transport> connect_gloo(const c10::intrusive_ptr<c10d::Store>& keys, const Place& place, Seat seat, double timeout_s,
+                                        const std::function<void()>& before) {
+  std::string failure;
+  for (const char* name : {"gloo", "gloo again"}) {
+    const auto own_keys = c10::make_intrusive<c10d::PrefixStore>(name, keys);
+    const auto connect = [=](const auto& store) {
+      if (before) before();
+      return make_backend_transport(make_gloo(store, place, seat, timeout_s));
+    };
+    if (auto transport = connect_together(own_keys, place, seat.size, timeout_s, "gloo", connect, failure)) return transport;
+    base::log_info("{}", failure);
+  }
+  throw base::run_error("comm", "{}", failure);
 }
 
 }  // namespace
@@ -115,6 +129,7 @@ World::World(const Options& options, std::shared_ptr<journal::PageWriter> page)
       timeout_s_(options.timeout_s),
       silence_s_(std::max(options.silence_s, options.timeout_s)),
       links_(options.links),
+      before_gloo_(options.before_gloo),
       page_(std::move(page)),
       ledger_(std::make_shared<Ledger>()),
       connection_(std::make_unique<Connection>()) {
@@ -173,7 +188,7 @@ std::shared_ptr<Transport> World::host_transport(const c10::intrusive_ptr<c10d::
       base::log_info("group of ranks {} to {} talks by Gloo: no memory is shared there ({})", members.front(), members.back(), reason);
   }
   const std::int64_t most_bytes = wire ? summed_at_once : 0;
-  if (!wire) wire = make_backend_transport(make_gloo(keys, place_, seat, timeout_s_));
+  if (!wire) wire = connect_gloo(keys, place_, seat, timeout_s_, before_gloo_);
   // Gloo's own device path copies through the host as well, but blocks the stream while it does.
   return make_queued_transport(make_rank_order_transport(std::move(wire), most_bytes), device_);
 }

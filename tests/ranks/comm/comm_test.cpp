@@ -246,6 +246,39 @@ TEST(Nccl, WhereAllRanksCanAllDo) {
     EXPECT_EQ(outcome.numbers, (std::vector<double>{1, static_cast<double>(config::Backend::nccl)})) << outcome.log;
 }
 
+// Rank 1's first so many connections fail, as one does that a busy machine refuses. The others would wait for it.
+std::vector<testing::RankOutcome> with_gloo_refused(int times) {
+  return testing::try_ranks(
+      3, config::Backend::gloo,
+      [](comm::World& world) {
+        const at::Tensor mine = numbers(world, 1, 1);
+        world.everyone().all_reduce(mine, Reduce::sum, "test").wait();
+        return values(mine);
+      },
+      20,
+      [times](comm::World::Options& options) {
+        if (options.place.rank != 1) return;
+        options.before_gloo = [left = std::make_shared<int>(times)] {
+          if ((*left)-- > 0) throw base::run_error("comm", "rank 1 could not connect to all other ranks by gloo: a test says so.");
+        };
+      });
+}
+
+TEST(Gloo, AllTryAgainWhereOneRankWasRefused) {
+  for (const auto& outcome : with_gloo_refused(1)) {
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.log;
+    EXPECT_EQ(outcome.numbers, std::vector<double>{3}) << outcome.log;
+  }
+}
+
+TEST(Gloo, AllSayWhichRankCannotConnect) {
+  for (const auto& outcome : with_gloo_refused(2)) {
+    EXPECT_EQ(outcome.exit_code, 1) << outcome.log;
+    EXPECT_NE(outcome.log.find("[comm] rank 1 could not connect to all other ranks by gloo: a test says so."), std::string::npos)
+        << outcome.log;
+  }
+}
+
 TEST(Failures, SingleIsForOneRank) {
   const auto outcomes = testing::try_ranks(2, config::Backend::single, [](comm::World&) -> std::vector<double> { return {}; });
   EXPECT_NE(outcomes[0].log.find("--sync-backend single is for one rank, but there are 2"), std::string::npos) << outcomes[0].log;
