@@ -35,6 +35,7 @@ class Checker {
     lengths();
     steps();
     recompute();
+    shards();
     data();
     devices();
     nodes();
@@ -178,6 +179,16 @@ class Checker {
              "Use at "
              "least {}.",
              config_.monitor.stall_abort_seconds, config_.monitor.stall_seconds, config_.monitor.stall_seconds);
+    }
+  }
+
+  void shards() {
+    const ParallelConfig& p = config_.parallel;
+    if (p.replicate > 1 && p.shard == ShardKind::none) {
+      broken({"parallel.replicate", "parallel.shard"},
+             "parallel.replicate = {} makes groups of ranks that hold shards between them, but parallel.shard = none cuts nothing: every "
+             "rank is a replica. Set parallel.shard=full, or remove parallel.replicate.",
+             p.replicate);
     }
   }
 

@@ -124,7 +124,7 @@ TEST(ConfigResolved, AnyNumbers) {
         // The drawn value contradicts another default (seq_len above max_seq_len); only that may stop it.
         EXPECT_TRUE(option.key == "data.seq_len" || option.key == "parallel.node_rank" || option.key == "parallel.nnodes" ||
                     option.key == "monitor.stall_seconds" || option.key == "monitor.stall_abort_seconds" ||
-                    option.key == "trainer.recompute_every")
+                    option.key == "trainer.recompute_every" || option.key == "parallel.replicate")
             << option.key;
       }
     }
