@@ -56,31 +56,19 @@ MeshShape mesh_of(const config::RunConfig& config, int ranks) {
   return {{Axis::replicate, ranks / sharers}, {Axis::shard, sharers}};
 }
 
-namespace {
-
-// Of one gradient. Ranks sum theirs in f32, unless memory is short or there is nothing to sum: a step of one micro-batch.
-std::int64_t wire_bytes(const config::RunConfig& config, const UnitCut& cut, std::int64_t micro_batches) {
-  constexpr std::int64_t f32 = 4;
-  const bool as_weights =
-      config.parallel.reduce_dtype == config::ReduceDType::automatic ||
-      (config.parallel.reduce_dtype == config::ReduceDType::gradient && narrowest_form(config, micro_batches) == GradientForm::once);
-  return as_weights ? cut.element_bytes : f32;
-}
-
-}  // namespace
-
-Tables tables_of(const config::RunConfig& config, std::int64_t micro_batches, int ranks) {
+Tables tables_of(const config::RunConfig& config, std::int64_t micro_batches, int ranks, std::optional<GradientForm> form) {
   Tables tables{.mesh = mesh_of(config, ranks),
                 .placement = placement_of(config),
                 .trained = !config.lora.enabled,
                 .schedule = plain_schedule(micro_batches)};
   const int sharers = tables.mesh.along(Axis::shard);
   if (sharers == 1) return tables;
+  const std::int64_t wire = wire_bytes(config, form.value_or(widest_form(config, micro_batches)));
   std::vector<UnitBytes> bytes;
   for (const UnitSpec& unit : decoder_units(config.model)) {
     const UnitCut cut = cut_of(unit, model_holding(config), config.trainer.optimizer, sharers);
     const std::int64_t received = cut.room * (sharers - 1);
-    bytes.push_back({received * cut.element_bytes, cut.packed ? 0 : received * wire_bytes(config, cut, micro_batches)});
+    bytes.push_back({received * cut.element_bytes, cut.packed ? 0 : received * wire});
     tables.units.push_back(cut);
   }
   tables.moves = gather_table(tables.schedule, {bytes.size(), tables.trained}, tables.placement);

@@ -2,10 +2,12 @@
 // a step gathers and reduces. A worker computes by the same tables.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/run_config.h"
+#include "layout/memory/step_memory.h"
 #include "layout/spread/mesh.h"
 #include "layout/spread/schedule.h"
 
@@ -23,7 +25,8 @@ struct Tables {
   std::vector<Step> moves;
   Traffic traffic;  // of one rank, in one step
 };
-Tables tables_of(const config::RunConfig& config, std::int64_t micro_batches, int ranks);
+// form: what gradients are in where memory has decided that; otherwise as where it is plenty.
+Tables tables_of(const config::RunConfig& config, std::int64_t micro_batches, int ranks, std::optional<GradientForm> form = {});
 
 // The first thing wrong with them, for any rank: groups that do not meet, an element that no rank has, or two, a slice that lies outside
 // its room, a move out of order. "" if nothing.

@@ -2,6 +2,7 @@
 #include "layouts/breaks.h"
 
 #include <ATen/ops/roll.h>
+#include <c10/util/Exception.h>
 
 #include <map>
 #include <set>
@@ -29,6 +30,9 @@ class BrokenStore final : public parallel::RankStore {
 
   void open(std::size_t unit, const model::Pass& pass) override {
     inner_->open(unit, pass);
+    const auto layer_of_trial = pass.direction == model::Pass::Direction::forward ? victim : victim - 1;
+    if (rule_ == Break::nothing_but_short && rehearsing_ && unit == layer_of_trial && trials_ <= 2 && short_in(pass))
+      throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "nothing is left, says a test");
     if (unit == victim && this->unit(unit).shard()) spoil_weights(this->unit(unit));
   }
 
@@ -61,7 +65,11 @@ class BrokenStore final : public parallel::RankStore {
     inner_->look_again();
   }
   void updated() override { inner_->updated(); }
-  void rehearse(bool on) override { inner_->rehearse(on); }
+  void rehearse(bool on) override {
+    rehearsing_ = on;
+    trials_ += on;
+    inner_->rehearse(on);
+  }
   void gather(const at::Tensor& whole, const at::Tensor& mine) const override { inner_->gather(whole, mine); }
 
  private:
@@ -96,9 +104,14 @@ class BrokenStore final : public parallel::RankStore {
     }
   }
 
+  // The first trial goes to its backward, the second ends in its forward.
+  bool short_in(const model::Pass& pass) const { return (pass.direction == model::Pass::Direction::backward) == (trials_ == 1); }
+
   std::unique_ptr<parallel::RankStore> inner_;
   Break rule_;
   int rank_;
+  bool rehearsing_ = false;
+  int trials_ = 0;
   std::map<std::size_t, std::set<std::size_t>> ready_;  // leaves of this micro-batch
   at::Tensor stale_;
 };
@@ -117,6 +130,7 @@ std::string_view name_of(Break rule) {
     case Break::use_a_stale_slot: return "use a stale slot";
     case Break::forget_the_last_bytes: return "forget a unit's last bytes";
     case Break::nothing_but_replay: return "nothing, replayed";
+    case Break::nothing_but_short: return "nothing, short of memory";
   }
   throw base::Bug("a rule that has no name");
 }

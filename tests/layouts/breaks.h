@@ -18,6 +18,7 @@ enum class Break {
   use_a_stale_slot,        // weights of the step before
   forget_the_last_bytes,   // of a frozen unit
   nothing_but_replay,      // no rule: micro-steps are launched as recordings, which nobody may notice
+  nothing_but_short,       // no rule: memory runs out in the middle of a layer while micro-batches are tried for size
 };
 std::string_view name_of(Break rule);
 

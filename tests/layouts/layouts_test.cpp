@@ -122,6 +122,7 @@ Case breakable(const std::string& shard, const std::string& training) {
           {"dtype", "f32"},
           {"recompute", "auto"},
           {"sums over ranks", "as weights"},
+          {"memory", "plenty"},
           {"shard", shard}};
 }
 
@@ -174,6 +175,25 @@ TEST(Layouts, RecordedMicroStepsGiveTheSameBits) {
     EXPECT_EQ(replayed.norms, plain.norms) << to_text(walked[i].one);
     EXPECT_EQ(replayed.eval_loss, plain.eval_loss) << to_text(walked[i].one);
     EXPECT_EQ(replayed.traffic, plain.traffic) << to_text(walked[i].one);
+  }
+}
+
+// On two ranks the first micro-batch is of twelve samples, on four of six; halves do not fit either.
+TEST(Layouts, ATrialThatRunsOutOfMemoryLeavesNothingBehind) {
+  const Table table = Table::read();
+  std::vector<Job> jobs;
+  for (const char* training : {"full", "DoRA"}) {
+    jobs.push_back({Table::reference_of(breakable("full", training))});
+    for (const char* shard : {"optimizer", "gradients", "full", "hybrid"})
+      jobs.push_back({breakable(shard, training), Break::nothing_but_short});
+  }
+  const std::vector<Walked> walked = walk(table, jobs);
+  for (std::size_t i = 0; i < walked.size(); ++i) {
+    const Walked &one = walked[i], &reference = walked[i < walked.size() / 2 ? 0 : walked.size() / 2];
+    EXPECT_EQ(one.result.error, "") << to_text(one.one);
+    EXPECT_EQ(broken_promises(one.result), std::vector<std::string>{}) << to_text(one.one);
+    EXPECT_EQ(differences(one.result, reference.result, tolerance_of("f32")), std::vector<std::string>{}) << to_text(one.one);
+    EXPECT_EQ(one.result.micro_batches, one.rule == Break::none ? 1 : ranks_of(one.one) == 2 ? 4 : 6) << to_text(one.one);
   }
 }
 

@@ -59,7 +59,8 @@ class Stream {
 
 void pass(Stream& stream, RankResult& r) {
   stream(r.error), stream(r.losses), stream(r.norms), stream(r.eval_loss), stream(r.to_mean), stream(r.learning_rate);
-  stream(r.max_norm), stream(r.on_a_gpu), stream(r.traffic), stream(r.planned), stream(r.elements), stream(r.pieces);
+  stream(r.max_norm), stream(r.on_a_gpu), stream(r.micro_batches), stream(r.traffic), stream(r.planned), stream(r.elements),
+      stream(r.pieces);
   stream(r.gradients), stream(r.weights), stream(r.before), stream(r.after);
 }
 

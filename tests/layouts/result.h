@@ -28,6 +28,7 @@ struct Report {
   double to_mean = 0;                      // times the first step's gradients: the mean loss's
   double learning_rate = 0, max_norm = 0;  // of that step; 0: no clipping
   bool on_a_gpu = false;
+  std::int64_t micro_batches = 0;        // a step
   std::vector<double> traffic, planned;  // gathers, their bytes, reductions, their bytes, of all steps: counted, and as tables say
   std::vector<double> elements;          // of units, padding included; 0: not trained
   std::vector<Piece> pieces;

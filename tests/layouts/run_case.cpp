@@ -83,8 +83,13 @@ std::vector<double> traffic_of(const parallel::ShardedStore* store) {
           double(store->reduced().bytes)};
 }
 
-std::vector<double> planned_for(const config::RunConfig& config, int ranks) {
-  const layout::Traffic step = layout::tables_of(config, config.trainer.gradient_accumulation, ranks).traffic;
+std::vector<double> planned_for(const train::Run& run) {
+  const config::RunConfig& config = run.config;
+  const std::int64_t micro_batches = run.batch.gradient_accumulation;
+  const bool wide = run.replica.gradient_type() == at::kFloat;
+  const layout::Traffic step = layout::tables_of(config, micro_batches, run.world->place().world_size,
+                                                 wide ? layout::GradientForm::f32 : layout::narrowest_form(config, micro_batches))
+                                   .traffic;
   std::vector<double> all{double(step.gathers), double(step.gathered_bytes), double(step.reductions), double(step.reduced_bytes)};
   for (double& number : all) number *= double(config.trainer.max_steps);
   return all;
@@ -92,6 +97,7 @@ std::vector<double> planned_for(const config::RunConfig& config, int ranks) {
 
 // On a GPU recordings are CUDA graphs; a CPU has none.
 config::RunConfig on(at::Device device, config::RunConfig config, Break rule) {
+  config.trainer.auto_find_batch_size = rule == Break::nothing_but_short;
   if (device.is_cpu()) return config;
   config.trainer.target_device = config::DeviceKind::cuda;
   config.trainer.deterministic = true;
@@ -99,11 +105,12 @@ config::RunConfig on(at::Device device, config::RunConfig config, Break rule) {
   return config;
 }
 
-RankResult train(const config::RunConfig& config, Break rule, const Seat& seat) {
+RankResult train(const config::RunConfig& config, std::optional<std::int64_t> free_bytes, Break rule, const Seat& seat) {
   const comm::Place& place = seat.place;
   const kernels::Session session(seat.device, config.trainer.deterministic);
   train::RunRequest request{
       .config = config, .folder = {}, .device = seat.device, .place = place, .page = std::make_shared<journal::PageWriter>("", 0)};
+  request.free_bytes = free_bytes;
   const parallel::ShardedStore* store = nullptr;  // null: units are whole
   request.units = [&](parallel::Replica& replica) {
     store = dynamic_cast<const parallel::ShardedStore*>(replica.store.get());
@@ -115,6 +122,7 @@ RankResult train(const config::RunConfig& config, Break rule, const Seat& seat) 
   RankResult result;
   describe_units(*run, result);
   result.on_a_gpu = seat.device.is_cuda();
+  result.micro_batches = run->batch.gradient_accumulation;
   stir_adapters(*run);
   Watched watched(*run->gradients, [&] {
     if (run->progress.step == 0) result.gradients = held(*run, &model::HeldSlice::gradients);
@@ -138,7 +146,7 @@ RankResult train(const config::RunConfig& config, Break rule, const Seat& seat) 
   base::check(run->micro_steps->replayed() == (rule == Break::nothing_but_replay), "micro-steps are recordings where that was asked for");
   result.traffic = traffic_of(store);
   for (std::size_t i = 0; i < before.size(); ++i) result.traffic[i] -= before[i];
-  result.planned = planned_for(config, place.world_size);
+  result.planned = planned_for(*run);
   result.eval_loss = train::evaluate(*run).loss;
   result.weights = held(*run, &model::HeldSlice::exact);
   return result;
@@ -148,7 +156,8 @@ RankResult train(const config::RunConfig& config, Break rule, const Seat& seat) 
 
 RankResult run_case(const Table& table, const Case& one, Break rule, const std::string& folder, const Seat& seat) {
   try {
-    return train(on(seat.device, table.settings(one, folder), rule), rule, seat);
+    const auto free_bytes = memory_is_tight(one) ? std::optional<std::int64_t>(0) : std::nullopt;
+    return train(on(seat.device, table.settings(one, folder), rule), free_bytes, rule, seat);
   } catch (const std::exception& error) {
     RankResult result;
     result.error = error.what();

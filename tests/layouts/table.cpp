@@ -36,6 +36,7 @@ std::string to_text(const Case& one) {
 }
 
 int ranks_of(const Case& one) { return std::stoi(one.at("ranks")); }
+bool memory_is_tight(const Case& one) { return one.at("memory") == "tight"; }
 std::int64_t accumulation_of(const Case& one) { return std::stoi(one.at("accumulation")); }
 
 Table Table::read() {
@@ -88,6 +89,7 @@ std::vector<Case> Table::cases(std::size_t more, std::uint64_t seed) const {
 Case Table::reference_of(Case one) {
   one["ranks"] = one["accumulation"] = "1";
   one["shard"] = "none";
+  one["memory"] = "plenty";
   return one;
 }
 

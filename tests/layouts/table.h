@@ -59,6 +59,7 @@ class Table {
 };
 
 int ranks_of(const Case& one);
+bool memory_is_tight(const Case& one);
 std::int64_t accumulation_of(const Case& one);
 
 }  // namespace lockstep::layouts

@@ -68,29 +68,41 @@ std::int64_t offloaded_row_bytes(const config::RunConfig& config, const std::vec
   return std::max<std::int64_t>(inputs - offload_buffers, 0) * Dims(config.model).hidden * bytes_of(config.model.dtype);
 }
 
-// Of one gradient as ranks exchange it.
-std::int64_t wire_size(const config::RunConfig& config, GradientForm form) {
-  if (config.parallel.reduce_dtype == config::ReduceDType::f32) return f32_bytes;
-  if (config.parallel.reduce_dtype == config::ReduceDType::gradient) return bytes_of(form, config.model.dtype);
-  return bytes_of(config.model.dtype);
-}
-
 // Gradients of another type than travels are copied, so many buckets at most at a time.
-std::int64_t wire_bytes(const config::RunConfig& config, GradientForm form, std::int64_t elements) {
+std::int64_t bucket_bytes(const config::RunConfig& config, GradientForm form, std::int64_t elements) {
   constexpr std::int64_t under_way = 4;
-  const std::int64_t wire = wire_size(config, form);
+  const std::int64_t wire = wire_bytes(config, form);
   if (wire == bytes_of(form, config.model.dtype)) return 0;
   const auto bucket = std::int64_t(config.parallel.bucket_cap_mb * 1024 * 1024);
   return std::min(under_way * bucket, elements * wire);
 }
 
-// Of one group of ranks: gathers and reductions have one each.
-std::int64_t communicator_bytes(bool on_gpu) { return on_gpu ? ranks_reserve_bytes : 0; }
+// Buffers of the groups that move numbers: gathers and reductions have one each, and so have replicas of shards.
+std::int64_t communicator_bytes(const config::RunConfig& config, int sharing, bool on_gpu) {
+  const int groups = sharing == 1 ? 1 : config.parallel.replicate > 1 ? 3 : 2;
+  return on_gpu ? groups * ranks_reserve_bytes : 0;
+}
 
-// A unit on its way: a copy where another type travels, what comes from the others, and the sum of this rank's share.
+// Of units that are cut, beside what is reserved wherever there are ranks.
+std::int64_t beside_reserve(const config::RunConfig& config, int sharing, bool on_gpu) {
+  return communicator_bytes(config, sharing, on_gpu) - communicator_bytes(config, 1, on_gpu);
+}
+
+// A unit on its way: a copy where another type travels, what comes from the others, the sum of this rank's share, and a copy of shares on
+// their way between replicas where they are of another type.
 std::int64_t reduction_bytes(const config::RunConfig& config, GradientForm form, const ShardedMemory& shards, int sharing) {
-  const std::int64_t wire = wire_size(config, form), copies = wire == bytes_of(form, config.model.dtype) ? 1 : 2;
-  return shards.in_flight * wire * copies + shards.in_flight / sharing * wire;
+  const std::int64_t wire = wire_bytes(config, form), copies = wire == bytes_of(form, config.model.dtype) ? 1 : 2;
+  const std::int64_t staged = wire == bytes_of_sums(form, config.model.dtype) ? 0 : shards.shares_between_replicas * wire;
+  return shards.in_flight * wire * copies + shards.in_flight / sharing * wire + staged;
+}
+
+// Of a unit whose matrices have owners: what is taken off them, and the same as it comes from every owner.
+std::int64_t owned_update_bytes(const ShardedMemory& shards, int sharing) {
+  return 2 * f32_bytes * shards.by_matrix + f32_bytes * shards.by_matrix / sharing;
+}
+
+std::int64_t exchange_bytes(const config::RunConfig& config, GradientForm form, const ShardedMemory& shards, int sharing) {
+  return std::max(reduction_bytes(config, form, shards, sharing), owned_update_bytes(shards, sharing));
 }
 
 std::int64_t logits_bytes_for(const StepMemory& step, const MemoryWish& wish, bool head_trained) {
@@ -222,7 +234,7 @@ std::int64_t exchange_bytes(const config::RunConfig& config, int ranks, bool on_
   const int sharing = sharing_ranks(config, ranks);
   if (sharing == 1) return 0;
   const ShardedMemory shards = sharded_memory(held_units(config), config, sharing);
-  return reduction_bytes(config, GradientForm::f32, shards, sharing) + communicator_bytes(on_gpu);
+  return exchange_bytes(config, GradientForm::f32, shards, sharing) + beside_reserve(config, sharing, on_gpu);
 }
 
 RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& batch, const MemoryWish& wish) {
@@ -249,16 +261,23 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   constexpr std::int64_t plenty = std::int64_t{1} << 60;
   const std::int64_t unclaimed = wish.device_bytes ? *wish.device_bytes - memory.total() : plenty;
   const auto exchange = [&](GradientForm form) {
-    return sharing > 1 ? reduction_bytes(config, form, shards, sharing) : wire_bytes(config, form, gradient_elements);
+    return sharing > 1 ? exchange_bytes(config, form, shards, sharing) : bucket_bytes(config, form, gradient_elements);
   };
-  memory.step = plan_step_memory({config, micro_batch, micro_batches, wish.ranks, gradient_elements, unclaimed,
-                                  sharing > 1 ? exchange(GradientForm::f32) + communicator_bytes(wish.on_gpu) : 0},
-                                 [](bool fits) { return fits; });
+  memory.step =
+      plan_step_memory({.config = config,
+                        .micro_batch = micro_batch,
+                        .micro_batches = micro_batches,
+                        .ranks = wish.ranks,
+                        .gradient_elements = gradient_elements,
+                        .sum_elements = shards.sum_elements,
+                        .unclaimed_bytes = unclaimed,
+                        .exchange_bytes = sharing > 1 ? exchange(GradientForm::f32) + beside_reserve(config, sharing, wish.on_gpu) : 0},
+                       [](bool fits) { return fits; });
 
   const GradientForm form = memory.step.gradients;
   const auto add = [&](Part part, std::int64_t bytes, bool exact = true) { memory.parts.push_back({part, bytes, exact}); };
-  const std::int64_t sum_type = form == GradientForm::once ? element : f32_bytes;
-  add(Part::gradients, (gradient_elements - shards.of_them_in_slots) * bytes_of(form, config.model.dtype) + shards.sum_elements * sum_type);
+  add(Part::gradients, (gradient_elements - shards.of_them_in_slots) * bytes_of(form, config.model.dtype) +
+                           shards.sum_elements * bytes_of_sums(form, config.model.dtype));
   memory.add_to(Part::slots, shards.of_them_in_slots * bytes_of(form, config.model.dtype));
   if (needs_sums(form, micro_batches) && shards.sum_elements == 0)
     add(Part::gradient_sums, std::min(f32_bytes * gradient_elements, memory.step.room_for_sums), false);
@@ -275,12 +294,13 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   if (config.trainer.fp8) add(Part::fp8, fp8_bytes(config.model, rows), false);
   if (wish.ranks > 1) {
     add(Part::communication, exchange(form), false);
-    add(Part::communicators, (sharing > 1 ? 2 : 1) * communicator_bytes(wish.on_gpu), false);
+    add(Part::communicators, communicator_bytes(config, sharing, wish.on_gpu), false);
   }
   if (config.monitor.sample_tokens > 0) {
     const auto prompts = std::max<std::int64_t>(1, std::int64_t(config.monitor.sample_prompts.size()));
     const std::int64_t tokens = std::min(d.max_time, kPromptTokens + config.monitor.sample_tokens);
-    add(Part::samples, kv_cache_bytes(config.model, base::ceil_div(prompts, std::int64_t{wish.ranks}), tokens), false);
+    const std::int64_t writers = sharing == 1 ? wish.ranks : 1;  // ranks that hold layers between them write all texts together
+    add(Part::samples, kv_cache_bytes(config.model, base::ceil_div(prompts, writers), tokens), false);
   }
   if (wish.on_gpu) add(Part::reserve, activation_reserve_bytes, false);
   std::erase_if(memory.parts, [](const PartBytes& one) { return one.bytes == 0; });

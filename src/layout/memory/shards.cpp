@@ -17,6 +17,12 @@ bool states_are_exact(config::Optimizer method) {
   return method == config::Optimizer::adamw || method == config::Optimizer::lion || method == config::Optimizer::sgd;
 }
 
+bool has_owners(const UnitSpec& unit, config::Optimizer method) {
+  return std::any_of(unit.leaves.begin(), unit.leaves.end(), [&](const LeafSpec& leaf) {
+    return std::any_of(leaf.pieces.begin(), leaf.pieces.end(), [&](const Piece& piece) { return updates_whole(method, leaf, piece); });
+  });
+}
+
 std::int64_t maps_of(const HeldUnit& unit) {
   std::int64_t pieces = 0;
   for (const LeafSpec& leaf : unit.spec.leaves)
@@ -53,6 +59,7 @@ ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::R
     const std::int64_t all_states = state_bytes(unit, method);
     states += !cut ? all_states : states_are_exact(method) ? all_states / unit.flat.elements * held : all_states / sharing;
     if (cut) in_flight[slot ? 1 : 0] = std::max(in_flight[slot ? 1 : 0], whole);
+    if (cut && share.elements > share.room && has_owners(unit.spec, method)) memory.by_matrix = std::max(memory.by_matrix, whole);
     if (!cut || placement.gradients == Spread::whole) {
       memory.gradient_elements += whole;
       continue;
@@ -70,6 +77,7 @@ ShardedMemory sharded_memory(const std::vector<HeldUnit>& units, const config::R
   }
   memory.gradient_elements += memory.of_them_in_slots;
   memory.in_flight = in_flight[0] + (most_reductions - 1) * in_flight[1];
+  if (config.parallel.replicate > 1) memory.shares_between_replicas = memory.in_flight / sharing;
   memory.parts = {{Part::weights, weights},   {Part::frozen, frozen},   {Part::quantized, quantized},
                   {Part::adapters, adapters}, {Part::masters, masters}, {Part::states, states, states_are_exact(method)},
                   {Part::slots, slot_bytes}};

@@ -2,6 +2,7 @@
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "layout/memory/memory.h"
+#include "layout/spread/placement.h"
 
 namespace lockstep::layout {
 namespace {
@@ -40,8 +41,7 @@ std::int64_t adafactor_bytes(const HeldUnit& unit) {
 std::int64_t muon_bytes(const HeldUnit& unit) {
   std::int64_t numbers = 0;
   for (const LeafSpec& leaf : unit.spec.leaves) {
-    const bool outer = leaf.role == Role::token_embedding || leaf.role == Role::output_head;
-    for (const Piece& piece : leaf.pieces) numbers += (!outer && piece.shape.size() == 2 ? 1 : 2) * piece.elements();
+    for (const Piece& piece : leaf.pieces) numbers += (updates_whole(config::Optimizer::muon, leaf, piece) ? 1 : 2) * piece.elements();
   }
   return exact_bytes(unit.holding) * numbers;
 }

@@ -23,7 +23,22 @@ GradientForm narrowest_form(const config::RunConfig& config, std::int64_t micro_
   return micro_batches == 1 ? GradientForm::once : GradientForm::flushed;
 }
 
+GradientForm widest_form(const config::RunConfig& config, std::int64_t micro_batches) {
+  return narrowest_form(config, micro_batches) == GradientForm::once ? GradientForm::once : GradientForm::f32;
+}
+
+std::int64_t wire_bytes(const config::RunConfig& config, GradientForm form) {
+  switch (config.parallel.reduce_dtype) {
+    case config::ReduceDType::automatic: return bytes_of(config.model.dtype);
+    case config::ReduceDType::f32: return 4;
+    case config::ReduceDType::gradient: return bytes_of(form, config.model.dtype);
+  }
+  throw base::Bug("a type of the wire that has no name");
+}
+
 std::int64_t bytes_of(GradientForm form, config::DType weights) { return form == GradientForm::f32 ? 4 : bytes_of(weights); }
+
+std::int64_t bytes_of_sums(GradientForm form, config::DType weights) { return form == GradientForm::once ? bytes_of(weights) : 4; }
 
 std::int64_t most_head_chunks(GradientForm form, std::int64_t micro_batches) {
   switch (form) {
@@ -35,8 +50,10 @@ std::int64_t most_head_chunks(GradientForm form, std::int64_t micro_batches) {
 }
 
 StepMemory plan_step_memory(const StepQuestion& question, const std::function<bool(bool)>& agree) {
-  const auto& [config, micro_batch, micro_batches, ranks, elements, unclaimed, exchange] = question;
-  const std::int64_t element_size = bytes_of(config.model.dtype), reserved = reserved_bytes(config, micro_batch.rows(), ranks) + exchange;
+  const auto& [config, micro_batch, micro_batches, ranks, elements, sum_elements, unclaimed, exchange] = question;
+  const GradientForm narrowest = narrowest_form(config, micro_batches);
+  const std::int64_t element_size = bytes_of(config.model.dtype), sums = sum_elements * bytes_of_sums(narrowest, config.model.dtype),
+                     reserved = reserved_bytes(config, micro_batch.rows(), ranks) + exchange + sums;
   const auto room_beside = [&, elements = elements, unclaimed = unclaimed](std::int64_t gradient_size) {
     return unclaimed - gradient_size * elements - reserved;
   };
@@ -48,7 +65,6 @@ StepMemory plan_step_memory(const StepQuestion& question, const std::function<bo
     return room_beside(gradient_size) - needed_bytes(config.model, micro_batch, element_size, policies);
   };
 
-  const GradientForm narrowest = narrowest_form(config, micro_batches);
   if (narrowest == GradientForm::f32) return {GradientForm::f32, recompute_beside(sizeof(float))};
   const std::vector<Recompute> policies = recompute_beside(element_size);
   if (narrowest == GradientForm::once) return {GradientForm::once, policies};

@@ -16,6 +16,13 @@ enum class GradientForm { f32, once, flushed };
 // The form with the fewest bytes. Adapters have few gradients, and steps of many micro-batches: f32 whatever else.
 GradientForm narrowest_form(const config::RunConfig& config, std::int64_t micro_batches);
 std::int64_t bytes_of(GradientForm form, config::DType weights);
+// Of a number in the share that a rank keeps of gradients which are cut.
+std::int64_t bytes_of_sums(GradientForm form, config::DType weights);
+
+// The form where memory is plenty.
+GradientForm widest_form(const config::RunConfig& config, std::int64_t micro_batches);
+// Of one gradient of the model as ranks exchange it.
+std::int64_t wire_bytes(const config::RunConfig& config, GradientForm form);
 
 // How often 16-bit gradients are added to between flushes: equal numbers then lose 0.2 % of their norm, at 1,024 times two thirds.
 inline constexpr std::int64_t most_additions = 64;
@@ -40,6 +47,7 @@ struct StepQuestion {
   std::int64_t micro_batches = 1;  // a step
   int ranks = 1;
   std::int64_t gradient_elements = 0;  // of all trained units, padding included
+  std::int64_t sum_elements = 0;       // kept beside them: shares of cut units, sums of micro-batches
   std::int64_t unclaimed_bytes = 0;    // free for gradients and activations together
   std::int64_t exchange_bytes = 0;     // of it, what gradients of cut units take on their way
 };

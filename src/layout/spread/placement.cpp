@@ -10,23 +10,6 @@
 
 namespace lockstep::layout {
 
-std::vector<PlacedUnit> placed_units(const std::vector<UnitSpec>& units) {
-  std::vector<PlacedUnit> placed;
-  for (const UnitSpec& unit : units) {
-    const FlatLayout flat = flat_layout(unit, {});
-    PlacedUnit one{.elements = flat.elements, .matrices = {}};
-    for (std::size_t i = 0; i < unit.leaves.size(); ++i) {
-      std::int64_t begin = *flat.offsets[i];
-      for (const Piece& piece : unit.leaves[i].pieces) {
-        one.matrices.push_back(begin);
-        begin += piece.elements();
-      }
-    }
-    placed.push_back(std::move(one));
-  }
-  return placed;
-}
-
 namespace {
 
 bool may_cut(const Cuttable& unit, std::int64_t at) {
@@ -102,16 +85,28 @@ std::vector<std::vector<Slice>> shards_by_rank(const std::vector<UnitCut>& units
   return by_rank;
 }
 
-std::vector<std::vector<Slice>> owned_by_rank(const std::vector<PlacedUnit>& units, int ranks) {
+bool updates_whole(config::Optimizer method, const LeafSpec& leaf, const Piece& piece) {
+  if (method == config::Optimizer::adafactor) return true;
+  const bool outer = leaf.role == Role::token_embedding || leaf.role == Role::output_head;
+  return method == config::Optimizer::muon && !outer && piece.shape.size() == 2;
+}
+
+std::vector<Slice> whole_pieces(const std::vector<UnitSpec>& units, config::Optimizer method) {
   std::vector<Slice> all;
   for (std::size_t i = 0; i < units.size(); ++i) {
-    const std::vector<std::int64_t>& starts = units[i].matrices;
-    base::check(!starts.empty() && starts.front() == 0, "a unit's first matrix begins it");
-    for (std::size_t m = 0; m < starts.size(); ++m) {
-      const std::int64_t end = m + 1 < starts.size() ? starts[m + 1] : units[i].elements;
-      all.push_back({i, starts[m], end - starts[m]});
+    const FlatLayout flat = flat_layout(units[i], {});
+    for (std::size_t leaf = 0; leaf < units[i].leaves.size(); ++leaf) {
+      std::int64_t begin = *flat.offsets[leaf];
+      for (const Piece& piece : units[i].leaves[leaf].pieces) {
+        if (updates_whole(method, units[i].leaves[leaf], piece)) all.push_back({i, begin, piece.elements()});
+        begin += piece.elements();
+      }
     }
   }
+  return all;
+}
+
+std::vector<std::vector<Slice>> dealt_by_rank(std::vector<Slice> all, int ranks) {
   std::stable_sort(all.begin(), all.end(), [](const Slice& a, const Slice& b) { return a.count > b.count; });
   std::vector<std::vector<Slice>> by_rank(static_cast<std::size_t>(ranks));
   std::vector<std::int64_t> load(by_rank.size(), 0);

@@ -34,13 +34,6 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-// The units of a run as far as placements see them.
-struct PlacedUnit {
-  std::int64_t elements;               // of the flat buffer, padding included
-  std::vector<std::int64_t> matrices;  // where each matrix begins, ascending, the first at 0: what `owned` never cuts
-};
-std::vector<PlacedUnit> placed_units(const std::vector<UnitSpec>& units);
-
 // Slices are cut at multiples of so many elements: a stretch of which squares are summed in f32.
 inline constexpr std::int64_t slice_grain = 512;
 
@@ -71,8 +64,11 @@ int sharing_ranks(const config::RunConfig& config, int ranks);
 // shard: what a rank holds of a unit, in slices of `size`; the last ones are shorter or empty where that does not divide.
 Slice shard_of(std::size_t unit, std::int64_t elements, int rank, std::int64_t size);
 std::vector<std::vector<Slice>> shards_by_rank(const std::vector<UnitCut>& units, int ranks);
-// owned: whole matrices to the rank with the least so far, the largest first; the same on every rank.
-std::vector<std::vector<Slice>> owned_by_rank(const std::vector<PlacedUnit>& units, int ranks);
+// Pieces that the method updates as a whole: where units are cut, each has an owner.
+bool updates_whole(config::Optimizer method, const LeafSpec& leaf, const Piece& piece);
+std::vector<Slice> whole_pieces(const std::vector<UnitSpec>& units, config::Optimizer method);
+// owned: each to the rank with the least so far, the largest first; the same on every rank.
+std::vector<std::vector<Slice>> dealt_by_rank(std::vector<Slice> slices, int ranks);
 
 // The first thing that is wrong with a table of slices that shall cover every element of each unit once; empty: nothing.
 std::string uncovered(const std::vector<std::int64_t>& elements, const std::vector<std::vector<Slice>>& by_rank);

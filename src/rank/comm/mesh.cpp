@@ -15,14 +15,17 @@ Mesh::Mesh(World& world, const layout::MeshShape& shape) : shape_(shape), everyo
   };
   data_ = group("data", layout::data_axes);
   loss_ = group("loss", layout::loss_axes);
-  for (const Axis axis : {Axis::pipeline, Axis::replicate, Axis::shard, Axis::context, Axis::tensor})
-    along_[static_cast<std::size_t>(axis)] = group(name_of(axis), std::span(&axis, 1));
-  gathers_ = reductions_ = &along(Axis::shard);
-  if (shape.along(Axis::shard) == 1) return;
+  const auto place = [&](Axis axis) -> const Group*& { return along_[static_cast<std::size_t>(axis)]; };
+  for (const Axis axis : {Axis::pipeline, Axis::replicate, Axis::context, Axis::tensor})
+    place(axis) = group(name_of(axis), std::span(&axis, 1));
   const Axis shard = Axis::shard;
+  if (shape.along(shard) == 1) {
+    gathers_ = reductions_ = place(shard) = group(name_of(shard), std::span(&shard, 1));
+    return;
+  }
   const std::vector<int> sharers = shape.members(rank, std::span(&shard, 1));
   gathers_ = &world.own_group("gathers", sharers);
-  reductions_ = &world.own_group("reductions", sharers);
+  reductions_ = place(shard) = &world.own_group("reductions", sharers);
 }
 
 }  // namespace lockstep::comm

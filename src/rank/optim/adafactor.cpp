@@ -30,7 +30,7 @@ at::Tensor clip_of(const at::Tensor& sum_of_squares, std::int64_t count) {
 }  // namespace
 
 Adafactor::Adafactor(const model::Store& store, const Settings& settings) : ByMatrix(store, settings) {
-  find_parameters([](const HeldPiece&) { return true; });
+  find_parameters(config::Optimizer::adafactor);
   for (const Parameter& p : parameters()) {
     const auto zeros = [&](std::int64_t count) {
       return at::zeros({p.owned ? count : 0}, slices()[p.slice].weights.options().dtype(at::kFloat));

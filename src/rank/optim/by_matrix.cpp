@@ -3,15 +3,17 @@
 
 #include <ATen/ops/zeros_like.h>
 
+#include "layout/spread/placement.h"
 #include "rank/kernels/kernels.h"
 
 namespace lockstep::optim {
 
-void ByMatrix::find_parameters(const std::function<bool(const HeldPiece&)>& looks_at_whole) {
+void ByMatrix::find_parameters(config::Optimizer method) {
   for (std::size_t i = 0; i < slices().size(); ++i) {
     const model::HeldSlice& slice = slices()[i];
     for (const HeldPiece& held : held_pieces(slice)) {
-      parameters_.push_back({i, held, looks_at_whole(held), store().owns(slice.unit, held.in_unit)});
+      const bool whole = layout::updates_whole(method, *held.leaf, *held.piece);
+      parameters_.push_back({i, held, whole, whole && store().owns(slice.unit, held.in_unit)});
     }
   }
 }
@@ -49,7 +51,7 @@ void ByMatrix::update_here(std::size_t parameter, double learning_rate) {
 
 void ByMatrix::update_together(std::size_t first, std::size_t last, double learning_rate) {
   const model::HeldSlice& slice = slices()[parameters_[first].slice];
-  const at::Tensor gradients = store().whole_gradients(slice.unit);
+  at::Tensor gradients = store().whole_gradients(slice.unit);
   const at::Tensor directions = at::zeros_like(gradients, at::TensorOptions().dtype(at::kFloat));
   for (std::size_t i = first; i < last; ++i) {
     const Parameter& p = parameters_[i];
@@ -58,6 +60,7 @@ void ByMatrix::update_together(std::size_t first, std::size_t last, double learn
       directions.narrow(0, p.held.in_unit + begin, numbers.numel()).copy_(numbers);
     });
   }
+  gradients = at::Tensor();  // what comes next takes as much
   const at::Tensor mine = store().own_share(slice.unit, directions);
   for (std::size_t i = first; i < last; ++i) {
     const Parameter& p = parameters_[i];

@@ -18,11 +18,11 @@ class ByMatrix : public Optimizer {
     std::size_t slice;
     HeldPiece held;      // as much as is held here
     bool whole = false;  // the method looks at all of it
-    bool owned = true;   // and this rank does
+    bool owned = false;  // and this rank does
   };
   ByMatrix(const model::Store& store, const Settings& settings) : Optimizer(store, settings) {}
   // To be called once, by a method's own constructor.
-  void find_parameters(const std::function<bool(const HeldPiece&)>& looks_at_whole);
+  void find_parameters(config::Optimizer method);
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
   // Numbers from `begin` of a parameter on that are to be taken off the weights: flat, of any float type.

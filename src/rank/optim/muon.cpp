@@ -41,10 +41,7 @@ double stretch_of(const model::Piece& piece) { return std::sqrt(std::max(1.0, do
 }  // namespace
 
 Muon::Muon(const model::Store& store, const Settings& settings) : ByMatrix(store, settings) {
-  find_parameters([](const HeldPiece& held) {
-    const bool outer = held.leaf->role == model::Role::token_embedding || held.leaf->role == model::Role::output_head;
-    return !outer && held.piece->shape.size() == 2;
-  });
+  find_parameters(config::Optimizer::muon);
   for (const Parameter& p : parameters()) {
     const auto zeros = [&](std::int64_t count) { return at::zeros({count}, slices()[p.slice].exact.options()); };
     if (p.whole)

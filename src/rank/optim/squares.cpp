@@ -18,11 +18,23 @@ static_assert(block % stretch == 0, "a block is whole stretches");
 
 }  // namespace
 
+template <typename Visit>
+void Squares::for_mine(const Visit& visit) const {
+  for (const model::HeldSlice& slice : store_.counts()) {
+    for (std::size_t i = first_[slice.unit]; i < summands_.size() && summands_[i].unit == slice.unit; ++i)
+      if (summands_[i].begin >= slice.begin && summands_[i].begin < slice.begin + slice.count) visit(i, slice);
+  }
+}
+
 Squares::Squares(const model::Store& store) : store_(store), device_(store.options(0).device()), first_(store.units()) {
   for (std::size_t unit = store.units(); unit-- > 0;) {
     first_[unit] = summands_.size();
     if (store.trained(unit)) cut(unit, device_.is_cpu());
   }
+  std::vector<std::int64_t> mine;
+  for_mine([&](std::size_t index, const model::HeldSlice&) { mine.push_back(static_cast<std::int64_t>(index)); });
+  // Put there once: to copy it in every step would let the host wait for all that the device has still to do.
+  if (std::ssize(mine) != sums()) mine_ = at::tensor(mine, at::kLong).to(device_);
 }
 
 void Squares::cut(std::size_t unit, bool in_stretches) {
@@ -47,19 +59,13 @@ void Squares::cut(std::size_t unit, bool in_stretches) {
 
 at::Tensor Squares::measure() const {
   std::vector<at::Tensor> mine;
-  std::vector<std::int64_t> where;
-  for (const model::HeldSlice& slice : store_.counts()) {
-    for (std::size_t i = first_[slice.unit]; i < summands_.size() && summands_[i].unit == slice.unit; ++i) {
-      const Summand& summand = summands_[i];
-      if (summand.begin < slice.begin || summand.begin >= slice.begin + slice.count) continue;
-      mine.push_back(slice.gradients.narrow(0, summand.begin - slice.begin, summand.count));
-      where.push_back(static_cast<std::int64_t>(i));
-    }
-  }
-  if (std::ssize(mine) == sums()) return kernels::sum_of_squares(mine);
+  for_mine([&](std::size_t index, const model::HeldSlice& slice) {
+    mine.push_back(slice.gradients.narrow(0, summands_[index].begin - slice.begin, summands_[index].count));
+  });
+  if (!mine_.defined()) return kernels::sum_of_squares(mine);
   const at::Tensor all = at::zeros({sums()}, at::TensorOptions().dtype(at::kDouble).device(device_));
   if (mine.empty()) return all;
-  return all.index_copy_(0, at::tensor(where, at::kLong).to(device_), kernels::sum_of_squares(mine));
+  return all.index_copy_(0, mine_, kernels::sum_of_squares(mine));
 }
 
 at::Tensor Squares::by_unit(const at::Tensor& sums) const {

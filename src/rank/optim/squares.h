@@ -15,7 +15,7 @@ namespace lockstep::optim {
 // another order anyway, one per rank.
 class Squares {
  public:
-  // store: must outlive it.
+  // store: must outlive it. What this rank counts stays the same.
   explicit Squares(const model::Store& store);
 
   std::int64_t sums() const { return static_cast<std::int64_t>(summands_.size()); }
@@ -31,12 +31,16 @@ class Squares {
     std::int64_t block;  // of the unit: sums of one block are added up first
   };
   void cut(std::size_t unit, bool in_stretches);
+  // visit(index of a summand, the slice that it is in), of those that this rank counts.
+  template <typename Visit>
+  void for_mine(const Visit& visit) const;
 
   const model::Store& store_;
   at::Device device_;
   std::vector<Summand> summands_;   // a unit's one behind the other
   std::vector<std::size_t> first_;  // by unit: its first summand
   bool whole_ = true;               // every unit is one sum
+  at::Tensor mine_;                 // on the device: which sums are this rank's; undefined: all of them
 };
 
 }  // namespace lockstep::optim

@@ -70,6 +70,11 @@ void Gathers::close(std::size_t unit) {
   if (entries_[unit].what) --entries_[unit].open;
 }
 
+void Gathers::rehearse(bool on) {
+  rehearsing_ = on;
+  for (Entry& entry : entries_) entry.open = 0;
+}
+
 void Gathers::settle() {
   for (std::size_t i = 0; i < entries_.size(); ++i) finish(i);
 }

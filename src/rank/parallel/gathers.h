@@ -27,8 +27,8 @@ class Gathers {
   // on units with memory of their own come as soon as they are next in forward order: all at once where no unit takes turns, the head
   // behind the last layer where layers do.
   void forget();
-  // Nothing is gathered from here on, or everything again.
-  void rehearse(bool on) { rehearsing_ = on; }
+  // Nothing is gathered from here on, or everything again. What was open is closed: a rehearsal may end in the middle of a layer.
+  void rehearse(bool on);
 
   const comm::Group& group() const { return group_; }
 

@@ -77,8 +77,8 @@ Replica make_sharded(std::vector<model::UnitSpec> specs, std::vector<std::option
     if (home) home->tenants.push_back({replica.units.back().get(), 0, cuts[i].whole()});
   }
   if (!adapters.empty()) add_adapters(replica, std::move(adapters), storage);
-  auto store = std::make_unique<ShardedStore>(replica.in_forward_order(), replica.adapters_in_forward_order(), mesh, placement, slots,
-                                              config.parallel);
+  auto store =
+      std::make_unique<ShardedStore>(replica.in_forward_order(), replica.adapters_in_forward_order(), mesh, placement, slots, config);
   if (storage.trainable) replica.exchange = store.get();
   replica.store = std::move(store);
   return replica;

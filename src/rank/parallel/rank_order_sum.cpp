@@ -19,4 +19,9 @@ comm::Work reduce_in_rank_order(const comm::Group& group, const at::Tensor& mine
       [work] { return work->finished(); });
 }
 
+comm::Work rehearse_in_rank_order(const at::Tensor& whole) {
+  if (whole.is_cpu()) return {};
+  return comm::Work([received = at::empty_like(whole)] {}, [] { return false; });
+}
+
 }  // namespace lockstep::parallel

@@ -10,4 +10,7 @@ namespace lockstep::parallel {
 // the work was waited for.
 comm::Work reduce_in_rank_order(const comm::Group& group, const at::Tensor& mine, const at::Tensor& whole, std::string_view what);
 
+// The memory that it would take beside these, and nothing else.
+comm::Work rehearse_in_rank_order(const at::Tensor& whole);
+
 }  // namespace lockstep::parallel

@@ -117,6 +117,29 @@ std::int64_t Replica::gradient_elements() const {
   return elements;
 }
 
+namespace {
+
+// Sums `of` the share of every unit that keeps one beside its gradients.
+template <typename Of>
+std::int64_t over_shares(const Replica& replica, const Of& of) {
+  std::int64_t sum = 0;
+  for (const model::Unit* unit : replica.trained_in_forward_order()) {
+    const at::Tensor& share = unit->summed_gradients();
+    if (!share.storage().is_alias_of(unit->gradients_to_sum().storage())) sum += of(share);
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::int64_t Replica::sum_elements() const {
+  return over_shares(*this, [](const at::Tensor& share) { return share.numel(); });
+}
+
+std::int64_t Replica::sum_bytes() const {
+  return over_shares(*this, [](const at::Tensor& share) { return static_cast<std::int64_t>(share.nbytes()); });
+}
+
 void Replica::zero_gradients() const {
   for (const GradientMemory& home : gradients) home.memory.zero_();
 }

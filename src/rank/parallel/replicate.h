@@ -41,6 +41,9 @@ struct Replica {
   std::int64_t parameters() const;
   std::int64_t trained_parameters() const;
   std::int64_t gradient_elements() const;
+  // Shares kept beside gradients: sums over micro-batches, where gradients are cut. [room] each.
+  std::int64_t sum_elements() const;
+  std::int64_t sum_bytes() const;
   at::ScalarType gradient_type() const { return gradients.front().memory.scalar_type(); }
   void zero_gradients() const;
 };

@@ -6,10 +6,10 @@
 namespace lockstep::parallel {
 
 std::vector<model::HeldSlice> dealt_out(std::span<const model::HeldSlice> units, int rank, int ranks) {
-  std::vector<layout::PlacedUnit> placed;
-  for (const model::HeldSlice& slice : units) placed.push_back({.elements = slice.count, .matrices = {0}});
+  std::vector<layout::Slice> whole;
+  for (std::size_t i = 0; i < units.size(); ++i) whole.push_back({i, 0, units[i].count});
   std::vector<model::HeldSlice> mine;
-  const std::vector<std::vector<layout::Slice>> by_rank = layout::owned_by_rank(placed, ranks);
+  const std::vector<std::vector<layout::Slice>> by_rank = layout::dealt_by_rank(std::move(whole), ranks);
   for (const layout::Slice& one : by_rank[static_cast<std::size_t>(rank)]) mine.push_back(units[one.unit]);
   return mine;
 }

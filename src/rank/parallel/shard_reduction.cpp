@@ -66,9 +66,10 @@ void ShardReduction::start(Entry& entry) {
   const at::ScalarType wire = wire_of(unit);
   entry.sent = unit.gradients_to_sum().to(wire);
   entry.sum = at::empty_like(unit.summed_gradients(), at::TensorOptions().dtype(wire));
-  entry.work = reduce_in_rank_order(groups_.shards, entry.sum, entry.sent, fmt::format("gradients of {}", unit.name()));
   entry.started = true;
   under_way_.push_back(&entry);
+  if (rehearsing_) return static_cast<void>(entry.work = rehearse_in_rank_order(entry.sent));
+  entry.work = reduce_in_rank_order(groups_.shards, entry.sum, entry.sent, fmt::format("gradients of {}", unit.name()));
   entry.last = armed_;
   ++count_.reductions;
   count_.bytes += static_cast<std::int64_t>(entry.sum.nbytes()) * (groups_.shards.size() - 1);
@@ -80,15 +81,40 @@ void ShardReduction::settle(Entry& entry) {
   const model::Unit& unit = *entry.what->unit;
   entry.work.wait();
   unit.gradients_to_sum().zero_();
-  if (std::exchange(entry.holds, true))
-    unit.summed_gradients().add_(entry.sum);
-  else
-    unit.summed_gradients().copy_(entry.sum);  // not added to zero: that would lose the sign of another zero
+  if (!rehearsing_) {
+    if (std::exchange(entry.holds, true))
+      unit.summed_gradients().add_(entry.sum);
+    else
+      unit.summed_gradients().copy_(entry.sum);  // not added to zero: that would lose the sign of another zero
+  }
+  entry.work = {};
   entry.sent = entry.sum = at::Tensor();
   // Not before the last micro-batch: what is settled when that begins may be the one before.
-  if (!entry.last || groups_.replicas.size() == 1) return;
+  if (entry.last && groups_.replicas.size() > 1) sum_between_replicas(unit);
+}
+
+void ShardReduction::sum_between_replicas(const model::Unit& unit) {
+  // Where they travel in another type their copies take memory: the next one waits for the oldest.
+  const bool copied = unit.held_gradients().scalar_type() != wire_of(unit);
+  while (copied && between_replicas_.size() >= layout::most_reductions) {
+    between_replicas_.front().wait();
+    between_replicas_.pop_front();
+  }
   between_replicas_.push_back(groups_.replicas.all_reduce_as(wire_of(unit), unit.held_gradients(), comm::Reduce::sum,
                                                              fmt::format("gradients of {} between replicas", unit.name())));
+}
+
+void ShardReduction::rehearse(bool on) {
+  base::check(between_replicas_.empty() && (rehearsing_ || under_way_.empty()), "a rehearsal begins between steps");
+  rehearsing_ = on;
+  for (Entry& entry : entries_) {
+    entry.work = {};
+    entry.sent = entry.sum = at::Tensor();
+    entry.started = entry.last = false;
+    std::fill(entry.ready.begin(), entry.ready.end(), false);
+  }
+  under_way_.clear();
+  micro_.reset();
 }
 
 // Unused parameters contribute what their memory holds: zero, or the earlier micro-steps' sum.
@@ -102,6 +128,7 @@ void ShardReduction::start_incomplete(Entry& entry) {
 }
 
 void ShardReduction::start_all() {
+  base::check(under_way_.empty(), "all gradients stand when all are reduced at once");
   armed_ = true;
   for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
     if (!entry->what) continue;

@@ -1,6 +1,7 @@
 // Gradients of units that ranks hold in shards: every rank gets the sum of its own share, in rank order, while backward still runs.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,7 +37,9 @@ class ShardReduction {
   void start_all();
   // Collective. Waits for all.
   void finish();
-  void rehearse(bool on) { rehearsing_ = on; }
+  // From here on what is complete takes the memory that its reduction would, and goes nowhere; or everything is reduced again, as if
+  // nothing had been.
+  void rehearse(bool on);
 
   // What is under way is added, and this micro-batch is over.
   void settle_all();
@@ -60,10 +63,11 @@ class ShardReduction {
     comm::Work work = {};
     at::Tensor sent, sum;  // while it is under way
   };
-  bool reduces() const { return !rehearsing_ && (every_micro_batch_ || armed_); }
+  bool reduces() const { return rehearsing_ || every_micro_batch_ || armed_; }
   void begin(std::int64_t micro);
   void start(Entry& entry);
   void settle(Entry& entry);
+  void sum_between_replicas(const model::Unit& unit);
   void start_incomplete(Entry& entry);
   at::ScalarType wire_of(const model::Unit& unit) const;
 
@@ -74,7 +78,7 @@ class ShardReduction {
   std::vector<Entry> entries_;
   std::vector<std::size_t> slots_;  // whose gradients each has, or had last
   std::vector<Entry*> under_way_;   // the oldest first
-  std::vector<comm::Work> between_replicas_;
+  std::deque<comm::Work> between_replicas_;
   Count count_;
 };
 

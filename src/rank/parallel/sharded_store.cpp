@@ -22,17 +22,17 @@ std::vector<std::optional<CutUnit>> cut_units(const std::vector<model::Unit*>& u
 }  // namespace
 
 ShardedStore::ShardedStore(const std::vector<model::Unit*>& units, const std::vector<model::Unit*>& adapters, const comm::Mesh& mesh,
-                           const layout::Placement& placement, const Slots& slots, const config::ParallelConfig& options)
+                           const layout::Placement& placement, const Slots& slots, const config::RunConfig& config)
     : RankStore(units, adapters),
       replicas_(mesh.along(layout::Axis::replicate)),
       everyone_(mesh.everyone()),
       sharers_(mesh.reductions()),
       gathers_(mesh.gathers(), cut_units(units, slots.weights, Which::all)),
-      reduction_({mesh.reductions(), replicas_}, cut_units(units, slots.gradients, Which::trained), options,
+      reduction_({mesh.reductions(), replicas_}, cut_units(units, slots.gradients, Which::trained), config.parallel,
                  /*every_micro_batch=*/placement.gradients != layout::Spread::whole) {
   std::vector<model::UnitSpec> specs;
   for (const model::Unit* unit : units) specs.push_back(unit->spec());
-  const auto by_rank = layout::owned_by_rank(layout::placed_units(specs), sharers_.size());
+  const auto by_rank = layout::dealt_by_rank(layout::whole_pieces(specs, config.trainer.optimizer), sharers_.size());
   for (const layout::Slice& slice : by_rank[static_cast<std::size_t>(sharers_.rank())]) owned_.emplace(slice.unit, slice.begin);
   look_again();
 }

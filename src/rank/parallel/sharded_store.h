@@ -25,7 +25,7 @@ class ShardedStore final : public RankStore, public Exchange {
     std::vector<std::optional<std::size_t>> weights, gradients;
   };
   ShardedStore(const std::vector<model::Unit*>& units, const std::vector<model::Unit*>& adapters, const comm::Mesh& mesh,
-               const layout::Placement& placement, const Slots& slots, const config::ParallelConfig& options);
+               const layout::Placement& placement, const Slots& slots, const config::RunConfig& config);
 
   void open(std::size_t unit, const model::Pass& pass) override;
   void close(std::size_t unit, const model::Pass& pass) override;

@@ -188,6 +188,7 @@ std::unique_ptr<Run> build_run(const RunRequest& request) {
   run->faults = Faults::from_environment(request.place.rank);
   run->asked_to_stop = request.asked_to_stop;
   run->lease = request.lease;
+  run->free_bytes = request.free_bytes;
   connect(*run, request);
   const comm::Group& everyone = run->mesh->everyone();
 

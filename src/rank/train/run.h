@@ -89,9 +89,10 @@ struct Run {
   std::string lease;                                            // by which this start of the run owns its folder; empty where nobody does
   Progress progress;
   std::int64_t total_steps = 0;
-  std::string recompute;         // what blocks keep for backward, in words
-  std::string base_fingerprint;  // of frozen weights; empty where there are none
-  std::string gradient_form;     // what micro-batches are summed in, in words
+  std::optional<std::int64_t> free_bytes;  // of the device, where it is not asked
+  std::string recompute;                   // what blocks keep for backward, in words
+  std::string base_fingerprint;            // of frozen weights; empty where there are none
+  std::string gradient_form;               // what micro-batches are summed in, in words
 
   bool is_first() const { return world->place().rank == 0; }
   // Who holds the same trained weights: all who split the samples, unless those are in shards.
@@ -128,6 +129,7 @@ struct RunRequest {
   std::function<std::unique_ptr<BatchSource>(const Run&)> batches = {};  // empty: of the data that the settings name
   std::optional<comm::ModelledLinks> links = {};                         // of a world whose other ranks are not there
   std::shared_ptr<Timeline> timeline = {};                               // is told what happens when; null: nobody is
+  std::optional<std::int64_t> free_bytes = {};                           // what is taken to be free of the device; nothing: it is asked
   std::function<void(parallel::Replica&)> units = {};                    // is shown them before anything holds on to them or their store
 };
 // Collective over the world it connects. Several may follow one another in a process: what a run sets for all of it ends with the run.

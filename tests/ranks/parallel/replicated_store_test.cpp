@@ -51,7 +51,7 @@ TEST(ReplicatedStore, SquaresOfAllRanksAreThoseOfOne) {
     const at::Tensor all = at::zeros_like(alone);
     for (int rank = 0; rank < ranks; ++rank) {
       deal(replica, rank, ranks);
-      all.add_(optimizer->sum_of_squares());
+      all.add_(optim::make_optimizer(*replica.store, {})->sum_of_squares());
     }
     EXPECT_TRUE(at::equal(all, alone)) << ranks << " ranks";
   }

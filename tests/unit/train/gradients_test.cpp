@@ -40,7 +40,7 @@ struct Step {
     const MemoryQuestion question{config, batch, 8, 1, free_bytes};
     const MemoryPlan plan = plan_memory(question, replica, [](bool fits) { return fits; });
     sums = apply(plan, question, replica, *model);
-    form = describe(plan, config, sums.get());
+    form = describe(plan, config, replica, sums.get());
     parallel::GradientSync sync(replica.gradients.front().memory, *replica.store, config.parallel);
     const auto task = task::open_task(config);
     MicroSteps micro_steps(*task, *model, sync, ranks, {.sums = safe ? sums.get() : nullptr});

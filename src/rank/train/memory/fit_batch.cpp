@@ -30,11 +30,13 @@ bool fits(Run& run, std::int64_t samples) {
 
 void use(Run& run, const MemoryQuestion& question, const MemoryPlan& plan) {
   run.gradient_sums = apply(plan, question, run.replica, *run.model);
-  run.gradient_form = describe(plan, run.config, run.gradient_sums.get());
+  run.gradient_form = describe(plan, run.config, run.replica, run.gradient_sums.get());
   run.recompute = model::describe(plan.recompute);
 }
 
-MemoryQuestion question_of(const Run& run) { return {run.config, run.batch, run.task->training()->sample_size(), run.mesh->loss().size()}; }
+MemoryQuestion question_of(const Run& run) {
+  return {run.config, run.batch, run.task->training()->sample_size(), run.mesh->loss().size(), run.free_bytes};
+}
 
 void release_memory(Run& run) {
   run.model->release_buffers();

@@ -39,6 +39,7 @@ std::unique_ptr<parallel::GradientSums> apply(const MemoryPlan& plan, const Memo
                                               model::Stage& model);
 
 // "f32", "bf16, flushed into f32 every 64 additions (on the host)".
-std::string describe(const MemoryPlan& plan, const config::RunConfig& config, const parallel::GradientSums* sums);
+std::string describe(const MemoryPlan& plan, const config::RunConfig& config, const parallel::Replica& replica,
+                     const parallel::GradientSums* sums);
 
 }  // namespace lockstep::train

@@ -81,12 +81,12 @@ void MicroSteps::forward(const data::Batch& batch, const at::Tensor& scale, cons
   const GraphPolicy::Answer answer = policy_.before(key_, recordable);
   if (answer.forget) graphs_.drop(*answer.forget);
   if (store_ != nullptr) {
-    if (answer.may_replay && recordable && graphs_.may_record() && !graphs_.has(key_)) record_together(batch, scale, micro);
+    if (answer.may_replay && recordable && graphs_.may_record() && !graphs_.has(key_)) record_together(batch, scale);
   } else {
     if (answer.record_adding) record(GraphAction::adds, batch, scale, {.index = micro.index, .first = micro.first, .last = false});
     if (answer.record_reducing) record_reduction(batch, scale, micro);
   }
-  replayed_ = answer.may_replay && graphs_.has(key_) && (store_ == nullptr || store_->replays(micro));
+  replayed_ = answer.may_replay && graphs_.has(key_) && (store_ == nullptr || store_->replays(as_recorded()));
   if (replayed_)
     graphs_.fill(key_.place, batch, scale);
   else
@@ -100,7 +100,7 @@ at::Tensor MicroSteps::backward() {
   if (!replayed_)
     loss = end(scale_);
   else if (store_ != nullptr)
-    store_->replay(micro_, exchange);
+    store_->replay(as_recorded(), exchange);
   else
     exchange();
   if (!sums_) return loss;
@@ -141,10 +141,10 @@ void MicroSteps::record_reduction(const data::Batch& batch, const at::Tensor& sc
 }
 
 // Where ranks open units together every micro-step moves something between them: all ranks have its recording, or none has any.
-void MicroSteps::record_together(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro) {
-  store_->record(micro, [&] {
+void MicroSteps::record_together(const data::Batch& batch, const at::Tensor& scale) {
+  store_->record(as_recorded(), [&] {
     const comm::Group::Recording nothing_runs_yet(ranks_);
-    record(key_.action, batch, scale, micro);
+    record(key_.action, batch, scale, as_recorded());
   });
   if (!ranks_.all_agree(graphs_.has(key_), kAgreement)) graphs_.give_up("a rank could not record it");
 }

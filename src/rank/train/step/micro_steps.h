@@ -74,7 +74,9 @@ class MicroSteps {
   void count_recorded(journal::Part part) const;
   void record(GraphAction action, const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
   void record_reduction(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
-  void record_together(const data::Batch& batch, const at::Tensor& scale, const model::Micro& micro);
+  void record_together(const data::Batch& batch, const at::Tensor& scale);
+  // All that a recording knows of a step's last micro-batch is that it reduces.
+  model::Micro as_recorded() const { return {.index = micro_.index, .first = micro_.first, .last = key_.action == GraphAction::reduces}; }
 
   const task::Task& task_;
   model::Stage& model_;
