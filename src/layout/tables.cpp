@@ -61,18 +61,24 @@ Tables tables_of(const config::RunConfig& config, std::int64_t micro_batches, in
                 .placement = placement_of(config),
                 .trained = !config.lora.enabled,
                 .schedule = plain_schedule(micro_batches)};
-  const int sharers = tables.mesh.along(Axis::shard);
+  const int sharers = tables.mesh.along(Axis::shard), replicas = tables.mesh.along(Axis::replicate);
   if (sharers == 1) return tables;
   const std::int64_t wire = wire_bytes(config, form.value_or(widest_form(config, micro_batches)));
   std::vector<UnitBytes> bytes;
+  Traffic between;
   for (const UnitSpec& unit : decoder_units(config.model)) {
     const UnitCut cut = cut_of(unit, model_holding(config), config.trainer.optimizer, sharers);
     const std::int64_t received = cut.room * (sharers - 1);
     bytes.push_back({received * cut.element_bytes, cut.packed ? 0 : received * wire});
     tables.units.push_back(cut);
+    if (replicas == 1 || !tables.trained) continue;
+    between.exchanges += 1;
+    between.exchanged_bytes += 2 * (replicas - 1) * cut.room * wire / replicas;
   }
   tables.moves = gather_table(tables.schedule, {bytes.size(), tables.trained}, tables.placement);
   tables.traffic = traffic_of(tables.moves, bytes);
+  tables.traffic.exchanges = between.exchanges;
+  tables.traffic.exchanged_bytes = between.exchanged_bytes;
   return tables;
 }
 

@@ -16,6 +16,27 @@ def test_a_rank_of_many_behind_a_modelled_link(ranks, link, settings):
     assert_spread(step["step_seconds"])
 
 
+def test_a_link_is_set_beside_none_and_beside_its_plan():
+    words = ["bench", "step", "--model", "nano", "--seq", 16, "--batch", 2, "--steps", 3, "--warm-up", 1, "--device", "cpu", "--ranks", 16, "--link", "nvlink8+ethernet-100", "--baseline",
+             "parallel.shard=full", "parallel.replicate=2"]
+    infinite, step = lines_of(*words, "--json")
+    assert infinite["link"] == "infinite" and infinite["baseline_seconds"] is None and step["link"] == "nvlink8+ethernet-100"
+    assert step["baseline_seconds"] == pytest.approx(infinite["step_seconds"]["median"], rel=1e-5) and step["planned_seconds"] > step["baseline_seconds"]
+    said = call(*words).stdout
+    assert said.index("planned for each of 16 ranks") < said.index("where links take no time") < said.index("of the speed it has where the link takes no time")
+    assert "sums between replicas" in said and "in tensors" in said
+
+
+def test_a_baseline_starts_a_plan(tmp_path):
+    step = lines_of("bench", "step", "--model", "nano", "--seq", 16, "--batch", 2, "--steps", 2, "--warm-up", 1, "--device", "cpu", "--json", "--ranks", 8, "--link", "infinite",
+                    "parallel.shard=full")[0]
+    (tmp_path / "step.json").write_text(json.dumps(step))
+    plan = json.loads(call("plan", "-f", "nano", "--from", tmp_path / "step.json", "--gpus", 32, "--link", "nvlink8+ib400", "--json", "parallel.shard=full").stdout)
+    assert plan["step_seconds"] == step["step_seconds"]["median"] and plan["between_machines"]["name"] == "ib400"
+    within, between = plan["predictions"][3], plan["predictions"][5]
+    assert (within["gpus"], between["gpus"]) == (8, 32) and between["communication_seconds"] > 4 * within["communication_seconds"]
+
+
 def test_a_timeline_tells_what_a_step_waits_for(tmp_path):
     trace = tmp_path / "step.json"
     step = lines_of("bench", "step", "--model", "nano", "--seq", 16, "--batch", 2, "--steps", 1, "--warm-up", 1, "--device", "cpu", "--json", "--ranks", 8, "--link", "ethernet-100",
@@ -34,7 +55,8 @@ def test_a_timeline_tells_what_a_step_waits_for(tmp_path):
         assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in zip(row, row[1:])), "a lane does one thing at a time"
 
 
-@pytest.mark.parametrize("words,expected", [(["--ranks", 8], "go together"), (["--link", "nvlink8"], "go together"), (["--ranks", 8, "--link", "nvlnk"], "Did you mean nvlink"),
+@pytest.mark.parametrize("words,expected", [(["--ranks", 8], "go together"), (["--link", "nvlink8"], "go together"), (["--baseline"], "--baseline is what a link is set beside"),
+                                            (["--ranks", 8, "--link", "infinite", "--baseline"], "--baseline is what a link is set beside"), (["--ranks", 8, "--link", "nvlnk"], "Did you mean nvlink"),
                                             (["--ranks", 3, "--link", "infinite", "parallel.shard=full", "parallel.replicate=2"], "2 groups of ranks cannot be made of 3 ranks")])
 def test_links_that_cannot_be_modelled(words, expected):
     done = call("bench", "step", "--model", "nano", "--device", "cpu", *words)

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "layout/decoder.h"
 
 namespace lockstep::plan {
 namespace {
@@ -42,6 +43,12 @@ Link link_named(std::string_view name) {
                           base::join(names, ", "), near ? fmt::format(" Did you mean {}?", *near) : "");
 }
 
+Links links_named(std::string_view names, int machine) {
+  const std::size_t plus = names.find('+');
+  const std::string_view between = plus == names.npos ? names : names.substr(plus + 1);
+  return {link_named(names.substr(0, plus)), link_named(between), machine};
+}
+
 std::vector<int> gpu_counts(int gpus) {
   std::vector<int> counts;
   for (int count = 1; count < gpus; count *= 2) counts.push_back(count);
@@ -49,21 +56,33 @@ std::vector<int> gpu_counts(int gpus) {
   return counts;
 }
 
-Prediction predict_shards(const Measured& measured, const Link& link, const layout::Traffic& moved, int gpus) {
-  const auto seconds = [&](std::int64_t bytes, std::int64_t times) {
-    return static_cast<double>(bytes) / link.bytes_per_second + static_cast<double>(times) * link.latency_s;
+Prediction predict_shards(const Measured& measured, const Links& links, const layout::Tables& tables) {
+  const layout::Traffic& moved = tables.traffic;
+  const int gpus = tables.mesh.ranks(), sharers = tables.mesh.along(layout::Axis::shard), replicas = tables.mesh.along(layout::Axis::replicate);
+  const auto members = [&](layout::Axis axis) { return tables.mesh.members(0, std::array{axis}); };
+  const Link &link = links.of(members(layout::Axis::shard)), &apart = links.of(members(layout::Axis::replicate));
+  const auto time_over = [](const Link& over, double bytes, std::int64_t times) {
+    return bytes / over.bytes_per_second + static_cast<double>(times) * over.latency_s;
   };
+  const auto seconds = [&](std::int64_t bytes, std::int64_t times) { return time_over(link, static_cast<double>(bytes), times); };
   // One of each is never hidden, and it is the embedding's: forward begins with its gather, backward ends with its reduction.
-  const double ends = seconds(measured.late_bytes / gpus * (gpus - 1), 1);
+  const double ends = seconds(measured.late_bytes / sharers * (sharers - 1), 1);
   const auto exposed = [&](double all, std::int64_t times, double behind) {
     return times == 0 ? 0 : std::max({ends, all / static_cast<double>(times), all - behind});
   };
   Prediction result{.gpus = gpus, .step_s = measured.step_seconds};
   const double gathers = seconds(moved.gathered_bytes, moved.gathers), reductions = seconds(moved.reduced_bytes, moved.reductions);
   // Reductions hide behind the backwards that have some: every one, or the last one of a step.
-  const double backward = backward_share * measured.step_seconds / static_cast<double>(measured.reduces_always ? 1 : measured.accumulation);
+  const double last_backward = backward_share * measured.step_seconds / static_cast<double>(measured.accumulation);
+  const double backward = measured.reduces_always ? backward_share * measured.step_seconds : last_backward;
   result.communication_s = gathers + reductions;
   result.exposed_s = exposed(gathers, moved.gathers, measured.step_seconds) + exposed(reductions, moved.reductions, backward);
+  if (moved.exchanges > 0) {
+    const double all = time_over(apart, static_cast<double>(moved.exchanged_bytes), moved.exchanges);
+    const double late = time_over(apart, 2.0 * (replicas - 1) / replicas * static_cast<double>(measured.late_bytes) / sharers, 1);
+    result.communication_s += all;
+    result.exposed_s += std::max(late, all - last_backward);
+  }
   result.step_s += result.exposed_s;
   result.efficiency = measured.step_seconds / result.step_s;
   result.speed_up = gpus * result.efficiency;
@@ -90,9 +109,28 @@ Prediction predict(const Measured& measured, const Link& link, int gpus) {
   return result;
 }
 
+Prediction predict_for(const config::RunConfig& config, const Measured& measured, const Links& links, int gpus) {
+  // Groups of shards that do not divide this number of GPUs are not a layout of it.
+  if (measured.sharded && gpus > 1 && gpus % config.parallel.replicate == 0)
+    return predict_shards(measured, links, layout::tables_of(config, measured.accumulation, gpus));
+  return predict(measured, links.of(gpus), gpus);
+}
+
+Measured measured_of(const config::RunConfig& config) {
+  const std::int64_t width = config.parallel.reduce_dtype == config::ReduceDType::f32 ? 4 : layout::bytes_of(config.model.dtype);
+  const layout::Placement placement = layout::placement_of(config);
+  return {.gradient_bytes = layout::count_parameters(config.model) * width,
+          .late_bytes = config.model.vocab_size * config.model.hidden_size * width,
+          .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_cap_mb * (1 << 20)),
+          .sharded = placement != layout::replicas,
+          .reduces_always = placement.gradients != layout::Spread::whole};
+}
+
 std::string shards_formula() {
   return R"(  gathers, reductions = bytes a rank receives / bandwidth + their number x latency   (the gather table's)
+  between replicas    = the same of their shares' sums, behind the last backward
   exposed             = max(the embedding's, gathers - step) + max(the embedding's, reductions - their backwards)
+                        + max(the embedding's, between replicas - the last backward)
   step on N           = step + exposed;  efficiency = step / step on N;  speed-up = N x efficiency, the batch a GPU kept
 )";
 }
@@ -107,14 +145,18 @@ std::string formula() {
 )";
 }
 
-std::string to_text(const Measured& measured, const Link& link, const std::vector<Prediction>& predictions) {
+std::string to_text(const Measured& measured, const Links& links, const std::vector<Prediction>& predictions) {
   const std::int64_t buckets = (measured.gradient_bytes + measured.bucket_bytes - 1) / measured.bucket_bytes;
   std::string text = fmt::format("one GPU's step: {:.2f} ms, {} micro-batches; gradients: {}{}\n", measured.step_seconds * 1e3,
                                  measured.accumulation, base::human_bytes(static_cast<std::uint64_t>(measured.gradient_bytes)),
                                  measured.sharded ? ", cut between GPUs" : fmt::format(" in {} buckets", buckets));
-  text += fmt::format("link: {}, {:.1f} GB/s, {:.1f} us a message ({})\n\n", link.name, link.bytes_per_second * 1e-9, link.latency_s * 1e6,
-                      link.basis);
-  text += fmt::format("{:>5} {:>12} {:>15} {:>10} {:>9} {:>11}\n", "GPUs", "step", "communication", "exposed", "speed-up", "efficiency");
+  const auto line = [&](std::string_view what, const Link& link) {
+    text += fmt::format("{}: {}, {:.1f} GB/s, {:.1f} us a message ({})\n", what, link.name, link.bytes_per_second * 1e-9,
+                        link.latency_s * 1e6, link.basis);
+  };
+  line("link", links.within);
+  if (!links.same()) line(fmt::format("between machines of {}", links.machine), links.between);
+  text += fmt::format("\n{:>5} {:>12} {:>15} {:>10} {:>9} {:>11}\n", "GPUs", "step", "communication", "exposed", "speed-up", "efficiency");
   for (const Prediction& p : predictions) {
     text += fmt::format("{:>5} {:>9.2f} ms {:>12.2f} ms {:>7.2f} ms {:>8.2f}x {:>9.1f} %\n", p.gpus, p.step_s * 1e3,
                         p.communication_s * 1e3, p.exposed_s * 1e3, p.speed_up, 100 * p.efficiency);
@@ -122,7 +164,8 @@ std::string to_text(const Measured& measured, const Link& link, const std::vecto
   return text + "\nA prediction, not a measurement:\n" + (measured.sharded ? shards_formula() : formula());
 }
 
-std::string to_json(const Measured& measured, const Link& link, const std::vector<Prediction>& predictions) {
+std::string to_json(const Measured& measured, const Links& links, const std::vector<Prediction>& predictions) {
+  const Link& link = links.within;
   Json json = {
       {"step_seconds", measured.step_seconds},
       {"gradient_bytes", measured.gradient_bytes},
@@ -130,6 +173,12 @@ std::string to_json(const Measured& measured, const Link& link, const std::vecto
       {"accumulation", measured.accumulation},
       {"link",
        {{"name", link.name}, {"bytes_per_second", link.bytes_per_second}, {"latency_seconds", link.latency_s}, {"basis", link.basis}}}};
+  if (!links.same())
+    json["between_machines"] = {{"name", links.between.name},
+                                {"machine", links.machine},
+                                {"bytes_per_second", links.between.bytes_per_second},
+                                {"latency_seconds", links.between.latency_s},
+                                {"basis", links.between.basis}};
   json["predictions"] = Json::array();
   for (const Prediction& p : predictions) {
     json["predictions"].push_back({{"gpus", p.gpus},
@@ -156,8 +205,9 @@ MeasuredRun read_measured(std::string_view text, std::string_view path) {
     run.accumulation = json.contains("batch") ? json.at("batch").at("gradient_accumulation").get<std::int64_t>()
                                               : json.at("accumulation").get<std::int64_t>();
     run.what = fmt::format("{} on {}", json.at("model").get<std::string>(), json.at("device").get<std::string>());
-    if (json.value("ranks", 1) != 1)
-      throw wrong(fmt::format("the run had {} ranks; the model starts from a step of one", json["ranks"].get<int>()));
+    if (json.value("ranks", 1) != 1 && json.value("link", "") != "infinite")
+      throw wrong(fmt::format("the run had {} ranks; the model starts from a step of one, or of one of many with --link infinite",
+                              json["ranks"].get<int>()));
     if (run.step_seconds <= 0) throw wrong("it holds no measured step");
     return run;
   } catch (const nlohmann::json::exception& error) {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "layout/spread/schedule.h"
+#include "layout/tables.h"
 
 namespace lockstep::plan {
 
@@ -22,8 +22,19 @@ struct Link {
 std::vector<Link> known_links();
 Link link_named(std::string_view name);  // UserError that lists the names there are
 
+// Within a machine, and between machines.
+struct Links {
+  Link within, between;
+  int machine = 8;  // GPUs of one
+
+  const Link& of(const std::vector<int>& ranks) const { return ranks.front() / machine == ranks.back() / machine ? within : between; }
+  const Link& of(int gpus) const { return gpus > machine ? between : within; }  // a ring is as fast as its slowest link
+  bool same() const { return within.name == between.name; }
+};
+Links links_named(std::string_view names, int machine);  // "nvlink8", or "nvlink8+ib400"
+
 struct Measured {
-  double step_seconds = 0;  // of one GPU
+  double step_seconds = 0;  // of one GPU, or of a rank whose links take no time
   std::int64_t gradient_bytes = 0;
   std::int64_t late_bytes = 0;  // of them, what only the end of backward completes: the embedding's
   std::int64_t bucket_bytes = 25 << 20;
@@ -42,15 +53,19 @@ struct Prediction {
 };
 Prediction predict(const Measured& measured, const Link& link, int gpus);
 
-// moved: what a rank receives in a step, as the tables of the placement say.
-Prediction predict_shards(const Measured& measured, const Link& link, const layout::Traffic& moved, int gpus);
+// tables: of this placement, over so many GPUs as they tell of.
+Prediction predict_shards(const Measured& measured, const Links& links, const layout::Tables& tables);
+// Either, as the settings ask.
+Prediction predict_for(const config::RunConfig& config, const Measured& measured, const Links& links, int gpus);
+// What the settings say of a step that was measured: what is exchanged, how much of it late.
+Measured measured_of(const config::RunConfig& config);
 
 std::string formula();
 std::string shards_formula();
 // 1, 2, 4 .. up to `gpus`, and `gpus` itself.
 std::vector<int> gpu_counts(int gpus);
-std::string to_text(const Measured& measured, const Link& link, const std::vector<Prediction>& predictions);
-std::string to_json(const Measured& measured, const Link& link, const std::vector<Prediction>& predictions);
+std::string to_text(const Measured& measured, const Links& links, const std::vector<Prediction>& predictions);
+std::string to_json(const Measured& measured, const Links& links, const std::vector<Prediction>& predictions);
 
 // A measured step as `lockstep train` (summary.json) or `lockstep bench step --json` leaves it.
 struct MeasuredRun {

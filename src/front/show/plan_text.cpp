@@ -86,17 +86,22 @@ std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
   return text;
 }
 
-std::string to_text(const layout::Tables& tables, double seconds) {
-  std::string text;
-  const auto line = [&](std::string_view name, const std::string& value) { text += fmt::format("  {:<15}{}\n", name, value); };
+std::string in_one_line(const layout::Traffic& traffic) {
   const auto moved = [](std::int64_t times, std::int64_t bytes) {
     return fmt::format("{} ({})", times, base::human_bytes(static_cast<std::uint64_t>(bytes)));
   };
+  const std::string between =
+      traffic.exchanges == 0 ? "" : fmt::format(", {} sums between replicas", moved(traffic.exchanges, traffic.exchanged_bytes));
+  return fmt::format("{} gathers, {} reductions{}, as each rank receives them", moved(traffic.gathers, traffic.gathered_bytes),
+                     moved(traffic.reductions, traffic.reduced_bytes), between);
+}
+
+std::string to_text(const layout::Tables& tables, double seconds) {
+  std::string text;
+  const auto line = [&](std::string_view name, const std::string& value) { text += fmt::format("  {:<15}{}\n", name, value); };
   line("mesh", layout::to_text(tables.mesh));
   line("rank 0 meets", layout::groups_of(tables, 0));
-  const layout::Traffic& traffic = tables.traffic;
-  line("a step", fmt::format("{} gathers, {} reductions, as each rank receives them", moved(traffic.gathers, traffic.gathered_bytes),
-                             moved(traffic.reductions, traffic.reduced_bytes)));
+  line("a step", in_one_line(tables.traffic));
   line("tables", fmt::format("{} units, {} moves, of {} rank{}: looked through in {:.1f} s, nothing is wrong", tables.units.size(),
                              tables.moves.size(), tables.mesh.ranks(), tables.mesh.ranks() == 1 ? "" : "s", seconds));
   return text;

@@ -9,6 +9,8 @@
 namespace lockstep::show {
 
 std::string to_text(const job::RunPlan& plan, const config::RunConfig& config);
+// "57 gathers (21.3 GiB), 30 reductions (13.3 GiB), as each rank receives them"
+std::string in_one_line(const layout::Traffic& traffic);
 // Who meets whom, and what a step moves; after they were looked through for every rank, in so many seconds.
 std::string to_text(const layout::Tables& tables, double seconds);
 

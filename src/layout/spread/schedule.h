@@ -59,10 +59,12 @@ std::vector<Step> gather_table(const std::vector<Action>& schedule, const ModelU
 std::string wrong_with(const std::vector<Step>& table, const std::vector<Action>& schedule, const ModelUnits& model,
                        const Placement& placement);
 
-// What a rank receives from others.
+// What a rank receives from others. exchanges: sums of shares between replicas of shards, once a step; their bytes those of a ring, of a
+// rank whose shares are full.
 struct Traffic {
   std::int64_t gathers = 0, reductions = 0;
   std::int64_t gathered_bytes = 0, reduced_bytes = 0;
+  std::int64_t exchanges = 0, exchanged_bytes = 0;
 
   bool operator==(const Traffic&) const = default;
 };

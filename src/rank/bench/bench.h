@@ -39,6 +39,8 @@ struct StepRequest {
   std::filesystem::path profile_folder;  // where the trace goes
   std::optional<LinkModel> link = {};    // the other ranks are modelled
   std::filesystem::path timeline = {};   // where one step's goes; empty: none is made
+  // Seconds of the same step over links that take no time, and what a plan makes of them.
+  std::optional<double> baseline = {}, planned = {};
 };
 struct StepProfile {
   int steps = 0;
@@ -62,6 +64,8 @@ struct StepResult {
   std::string optimizer;    // its method and what its states are
   std::string data;         // in words; empty: made up
   std::string link;         // what is modelled, in words; empty: nothing
+  std::string link_name;    // "nvlink8"
+  std::optional<double> baseline, planned;
   int ranks = 1;
   bool cuda_graph = false;  // micro-batches were launched as one
   std::int64_t parameters = 0, trained_parameters = 0, seq_len = 0, batch_size = 0, accumulation = 0;

@@ -51,6 +51,9 @@ std::string to_text(const StepResult& r) {
   if (!r.data.empty()) line("data", r.data);
   if (!r.link.empty()) line("modelled", r.link);
   line("step time", milliseconds(r.step) + ", update included");
+  if (r.baseline)
+    line("", fmt::format("{:.1f} % of the speed it has where the link takes no time, {:.2f} ms{}", 100 * *r.baseline / r.step.median,
+                         *r.baseline * 1e3, r.planned ? fmt::format("; planned: {:.2f} ms", *r.planned * 1e3) : ""));
   line("micro-batch", fmt::format("{}, forward and backward{}", milliseconds(r.micro_batch), r.cuda_graph ? " as one CUDA graph" : ""));
   line("update", fmt::format("{}, {}", milliseconds(r.update), r.optimizer));
   line("tokens/s", fmt::format("{:.0f} with an update every {:.0f} tokens", r.tokens_per_second(), r.tokens_per_step));
@@ -92,6 +95,9 @@ std::string to_json(const StepResult& r) {
                {"dtype", r.dtype},
                {"ranks", r.ranks},
                {"modelled", r.link},
+               {"link", r.link_name},
+               {"baseline_seconds", r.baseline ? Json(*r.baseline) : Json(nullptr)},
+               {"planned_seconds", r.planned ? Json(*r.planned) : Json(nullptr)},
                {"optimizer", r.optimizer},
                {"seq_len", r.seq_len},
                {"batch_size", r.batch_size},

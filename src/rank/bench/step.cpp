@@ -214,6 +214,9 @@ StepResult measure_step(const StepRequest& request) {
   result.fp8 = config.trainer.fp8;
   if (request.link) {
     result.link = request.link->describe();
+    result.link_name = request.link->name;
+    result.baseline = request.baseline;
+    result.planned = request.planned;
     result.ranks = request.link->ranks;
   }
   measure_training(request, result);

@@ -31,6 +31,11 @@ std::optional<LinkModel> link_of(const Arguments& arguments) {
   return found == arguments.end() ? std::nullopt : std::optional(parse_link_model(found->second));
 }
 
+std::optional<double> seconds_of(const Arguments& arguments, const std::string& name) {
+  const auto found = arguments.find(name);
+  return found == arguments.end() ? std::nullopt : base::parse_number(found->second);
+}
+
 void run_comm(const Arguments& arguments, const config::RunConfig& config, at::Device device, const comm::Place& place, bool json,
               const std::shared_ptr<journal::PageWriter>& page, const Sink& sink) {
   page->set_phase(journal::Phase::connecting, 0);
@@ -67,7 +72,9 @@ void run(const std::string& verb, const Arguments& arguments, at::Device device,
                                             .profile_steps = number(arguments, "profile"),
                                             .profile_folder = arguments.at("profile-folder"),
                                             .link = link_of(arguments),
-                                            .timeline = arguments.contains("timeline") ? arguments.at("timeline") : ""});
+                                            .timeline = arguments.contains("timeline") ? arguments.at("timeline") : "",
+                                            .baseline = seconds_of(arguments, "baseline"),
+                                            .planned = seconds_of(arguments, "planned")});
     sink(json ? to_json(result) : to_text(result));
   } else if (verb == "bench-kernels") {
     const KernelsResult result = measure_kernels(

@@ -44,6 +44,13 @@ TEST(Predict, ExposedCommunicationIsWhatTheFormulaSays) {
   }
 }
 
+Links both(const Link& link) { return {link, link}; }
+layout::Tables cut(int ranks, const layout::Traffic& moved) {
+  layout::Tables tables{.mesh = {{layout::Axis::shard, ranks}}};
+  tables.traffic = moved;
+  return tables;
+}
+
 TEST(Predict, GathersAndReductionsOfShards) {
   struct ShardCase {
     const char* what;
@@ -65,13 +72,34 @@ TEST(Predict, GathersAndReductionsOfShards) {
   };
   for (const ShardCase& c : cases) {
     const Measured measured{.step_seconds = 0.3, .accumulation = c.accumulation, .sharded = true, .reduces_always = c.always};
-    const Prediction p = predict_shards(measured, {"test", c.bandwidth, c.latency, ""}, c.moved, 8);
+    const Prediction p = predict_shards(measured, both({"test", c.bandwidth, c.latency, ""}), cut(8, c.moved));
     EXPECT_NEAR(p.exposed_s, c.exposed, 1e-9) << c.what;
     EXPECT_NEAR(p.speed_up, 8 * 0.3 / (0.3 + c.exposed), 1e-9) << c.what;
   }
   const Measured embedding{.step_seconds = 0.3, .late_bytes = 800000000, .sharded = true, .reduces_always = true};
-  EXPECT_NEAR(predict_shards(embedding, {"test", 10 * GB, 0, ""}, {10, 5, 1000000000, 900000000}, 8).exposed_s, 2 * 0.07, 1e-9)
+  EXPECT_NEAR(predict_shards(embedding, both({"test", 10 * GB, 0, ""}), cut(8, {10, 5, 1000000000, 900000000})).exposed_s, 2 * 0.07, 1e-9)
       << "the embedding's gather and reduction, 7/8 of it each";
+}
+
+TEST(Predict, ReplicasOfShardsMeetOverTheLinkBetweenMachines) {
+  const Links links{{"fast", 10 * GB, 0, ""}, {"slow", 1 * GB, 0, ""}, /*machine=*/4};
+  layout::Tables tables{.mesh = {{layout::Axis::replicate, 2}, {layout::Axis::shard, 4}}};
+  tables.traffic = {10, 5, 1000000000, 500000000, /*exchanges=*/5, /*exchanged_bytes=*/100000000};
+  Measured measured{.step_seconds = 0.3, .sharded = true, .reduces_always = true};
+  // Gathers and reductions 0.1 and 0.05 s, but for one of each hidden; 0.1 s between machines behind 0.2 s of backward.
+  EXPECT_NEAR(predict_shards(measured, links, tables).exposed_s, 0.01 + 0.01, 1e-9);
+  EXPECT_NEAR(predict_shards(measured, links, tables).communication_s, 0.1 + 0.05 + 0.1, 1e-9);
+  // Of four micro-batches the last one's backward alone, 0.05 s.
+  measured.accumulation = 4;
+  EXPECT_NEAR(predict_shards(measured, links, tables).exposed_s, 0.01 + 0.01 + 0.1 - 0.05, 1e-9);
+  // The embedding's: 3/4 of it each within a machine, then half of a quarter there and back.
+  measured.late_bytes = 80000000;
+  EXPECT_NEAR(predict_shards(measured, links, tables).exposed_s, 0.01 + 0.01 + 0.05, 1e-9);
+  measured.accumulation = 1;
+  EXPECT_NEAR(predict_shards(measured, links, tables).exposed_s, 0.01 + 0.01 + 0.02, 1e-9);
+  EXPECT_EQ(links_named("nvlink8+ib400", 4).between.name, "ib400");
+  EXPECT_TRUE(links_named("nvlink8", 4).same());
+  EXPECT_THROW(links_named("nvlink8+", 4), base::UserError);
 }
 
 TEST(Predict, EveryLinkIsNamedAndSlowerOnesPromiseLess) {
@@ -104,8 +132,13 @@ TEST(Predict, ReadsRunsAndBenchmarks) {
       read_measured(R"({"model":"m","device":"d","dtype":"f32","parameters":7,"accumulation":3,"step_seconds":{"median":0.25}})", "s");
   EXPECT_EQ(bench.step_seconds, 0.25);
   EXPECT_EQ(bench.accumulation, 3);
+  const MeasuredRun one_of_many = read_measured(
+      R"({"model":"m","device":"d","dtype":"f32","ranks":8,"link":"infinite","parameters":7,"accumulation":3,"step_seconds":{"median":0.25}})",
+      "s");
+  EXPECT_EQ(one_of_many.step_seconds, 0.25);
   for (const char* wrong :
        {"", "[]", "{}", R"({"step_seconds":{"median":"x"}})",
+        R"({"model":"m","device":"d","dtype":"f32","ranks":8,"link":"nvlink8","parameters":7,"accumulation":3,"step_seconds":{"median":1}})",
         R"({"model":"m","device":"d","dtype":"f32","ranks":2,"parameters":7,"accumulation":3,"step_seconds":{"median":1}})",
         R"({"model":"m","device":"d","dtype":"f32","parameters":7,"accumulation":3,"step_seconds":{"median":0}})"}) {
     EXPECT_THROW(read_measured(wrong, "s"), base::UserError) << wrong;
@@ -117,10 +150,10 @@ TEST(Predict, TableAndJsonAgree) {
   const Link link = link_named("nvlink");
   std::vector<Prediction> predictions;
   for (int gpus : gpu_counts(8)) predictions.push_back(predict(measured, link, gpus));
-  const auto json = nlohmann::json::parse(to_json(measured, link, predictions));
+  const auto json = nlohmann::json::parse(to_json(measured, both(link), predictions));
   ASSERT_EQ(json["predictions"].size(), 4u);
   EXPECT_EQ(json["predictions"][3]["gpus"], 8);
-  const std::string text = to_text(measured, link, predictions);
+  const std::string text = to_text(measured, both(link), predictions);
   EXPECT_NE(text.find(fmt::format("{:.2f}x", predictions[3].speed_up)), std::string::npos);
   EXPECT_NE(text.find(formula()), std::string::npos);
 }

@@ -27,6 +27,12 @@ TEST(Tables, AreRightForAnyNumberOfRanks) {
   EXPECT_EQ(wrong_with(hybrid), "");
   EXPECT_EQ(to_text(hybrid.mesh), "replicate 64 x shard 8");
   EXPECT_EQ(groups_of(hybrid, 9), "data 0-511; shard 8-15; replicate 1, 9, ..., 505");
+  // Every unit's share, there and back among 64 replicas.
+  std::int64_t rooms = 0;
+  for (const UnitCut& unit : hybrid.units) rooms += unit.room;
+  EXPECT_EQ(hybrid.traffic.exchanges, std::int64_t(hybrid.units.size()));
+  EXPECT_EQ(hybrid.traffic.exchanged_bytes, 2 * 63 * rooms * 4 / 64);
+  EXPECT_EQ(tables_of(sharded(full), 2, 8).traffic.exchanges, 0);
 }
 
 TEST(Tables, AdaptersLeaveNothingToShardButFrozenWeights) {

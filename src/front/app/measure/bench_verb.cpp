@@ -15,7 +15,9 @@
 #include "front/app/measure/model_file.h"
 #include "front/job/errand.h"
 #include "front/app/verbs.h"
+#include "front/plan/memory.h"
 #include "front/plan/predict.h"
+#include "front/show/plan_text.h"
 #include "front/show/signals.h"
 #include "layout/tables.h"
 
@@ -33,7 +35,7 @@ struct BenchWish {
   std::string profile_folder, timeline, link;
   std::optional<int> link_blocks;
   int machine = 8;
-  bool json = false, lora = false, load_in_4bit = false;
+  bool json = false, lora = false, load_in_4bit = false, baseline = false;
 };
 
 void describe(CLI::App& app, BenchWish& wish) {
@@ -70,6 +72,8 @@ void describe(CLI::App& app, BenchWish& wish) {
           "--link-blocks", wish.link_blocks,
           "blocks that a collective takes of a GPU meanwhile: NCCL's channels over that link if left out; 1: copy engines move the bytes")
       ->check(CLI::Range(1, 128));
+  step->add_flag("--baseline", wish.baseline,
+                 "with --link: first the same step over links that take no time, what a plan makes of it, and the ratio of the two");
   step->add_option("--machine", wish.machine, "with --link: ranks of a machine")->capture_default_str()->check(CLI::Range(1, 1 << 12));
   comm->add_option("--ranks", wish.ranks, "ranks; one a GPU, or two on a CPU, if left out")->check(CLI::Range(2, 1 << 12));
   comm->add_option("--sync-backend", wish.backend, "auto, nccl, gloo or cpu")->capture_default_str();
@@ -153,11 +157,24 @@ std::vector<std::string> worker_arguments(const BenchWish& wish, const std::stri
   return arguments;
 }
 
-int measure(const BenchWish& wish, const std::string& what) {
+void print_line(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+// What one rank of so many moves and holds, before anything runs.
+void print_plan(const BenchWish& wish, const config::RunConfig& config) {
+  const auto line = [](std::string_view name, const std::string& value) { print_line(fmt::format("  {:<14} {}", name, value)); };
+  const int ranks = static_cast<int>(*wish.ranks);
+  print_line(fmt::format("planned for each of {} ranks", ranks));
+  const layout::Tables tables = layout::tables_of(config, config.trainer.gradient_accumulation, ranks);
+  if (tables.traffic.gathers > 0) line("a step", show::in_one_line(tables.traffic));
+  line("memory", plan::in_one_line(plan::plan_memory(config, {.ranks = ranks, .on_gpu = wish.device != "cpu"}).memory));
+}
+
+int run_workers(const BenchWish& wish, const std::string& what, config::Settings settings, std::vector<std::string> arguments,
+                const std::function<void(const std::string&)>& result) {
   const launch::Environment environment = launch::process_environment();
-  config::Settings settings = settings_of(wish, what, environment);
-  // One process stands for one of so many ranks: their groups are of all of them.
-  if (!wish.link.empty()) layout::mesh_of(settings.values, static_cast<int>(*wish.ranks));
   const std::int64_t groups = std::exchange(settings.values.parallel.replicate, wish.link.empty() ? settings.values.parallel.replicate : 1);
   job::Setup setup = job::set_up(std::move(settings), environment);
   setup.settings.values.parallel.replicate = groups;
@@ -168,19 +185,53 @@ int measure(const BenchWish& wish, const std::string& what) {
   }
   const launch::StopWish stop;
   const show::Signals signals([&](int signal) { stop.ask(signal); });
-  const job::ErrandListener listener{.result =
-                                         [](const std::string& line) {
-                                           fmt::print("{}\n", line);
-                                           std::fflush(stdout);
-                                         },
-                                     .say = [](std::string_view line) { fmt::print(stderr, "{}\n", line); }};
-  const launch::Outcome outcome = job::run_errand(
-      setup, environment, {.verb = "bench-" + what, .arguments = worker_arguments(wish, what, setup.job.id)}, listener, stop);
+  const job::ErrandListener listener{.result = result, .say = [](std::string_view line) { fmt::print(stderr, "{}\n", line); }};
+  const auto all = worker_arguments(wish, what, setup.job.id);
+  arguments.insert(arguments.begin(), all.begin(), all.end());
+  const launch::Outcome outcome = job::run_errand(setup, environment, {.verb = "bench-" + what, .arguments = arguments}, listener, stop);
   if (outcome.kind == launch::Outcome::Kind::failed) {
     fmt::print(stderr, "{}", outcome.report.text);
     return outcome.report.exit_code;
   }
   return outcome.kind == launch::Outcome::Kind::complete ? 0 : 128 + (outcome.signal != 0 ? outcome.signal : SIGINT);
+}
+
+// The same step over links that take no time, and what a plan makes of it: arguments for the worker that measures it over the link.
+int measure_baseline(BenchWish wish, const config::Settings& settings, std::vector<std::string>& arguments) {
+  const plan::Links links = plan::links_named(wish.link, wish.machine);
+  const bool json = std::exchange(wish.json, true);
+  wish.link = "infinite";
+  wish.timeline.clear();
+  wish.profile = 0;
+  double seconds = 0;
+  const int code = run_workers(wish, "step", settings, {}, [&](const std::string& line) {
+    seconds = plan::read_measured(line, "the baseline").step_seconds;
+    if (json) print_line(line);
+  });
+  if (code != 0) return code;
+  plan::Measured measured = plan::measured_of(settings.values);
+  measured.step_seconds = seconds;
+  measured.accumulation = settings.values.trainer.gradient_accumulation;
+  const plan::Prediction planned = plan::predict_for(settings.values, measured, links, static_cast<int>(*wish.ranks));
+  if (!json)
+    print_line(fmt::format("  {:<14} {:.2f} ms a step where links take no time, so {:.2f} ms ({:.1f} %): {:.2f} ms of communication, {:.2f} "
+                           "ms of it exposed",
+                           "time", seconds * 1e3, planned.step_s * 1e3, 100 * seconds / planned.step_s, planned.communication_s * 1e3,
+                           planned.exposed_s * 1e3));
+  arguments = {"--baseline", fmt::format("{}", seconds), "--planned", fmt::format("{}", planned.step_s)};
+  return 0;
+}
+
+int measure(const BenchWish& wish, const std::string& what) {
+  const config::Settings settings = settings_of(wish, what, launch::process_environment());
+  std::vector<std::string> arguments;
+  if (!wish.link.empty()) {
+    layout::mesh_of(settings.values, static_cast<int>(*wish.ranks));  // one process stands for one of so many: groups are of all of them
+    if (!wish.json) print_plan(wish, settings.values);
+    if (wish.baseline)
+      if (const int code = measure_baseline(wish, settings, arguments); code != 0) return code;
+  }
+  return run_workers(wish, what, settings, arguments, print_line);
 }
 
 }  // namespace
@@ -196,6 +247,8 @@ int run_bench_verb(std::span<const std::string> args) {
   if (what == "step" && wish.link.empty() != !wish.ranks)
     throw base::usage_error("bench", "--ranks and --link go together: one process stands for one rank of many, behind a modelled link.");
   if (!wish.link.empty()) link_model(wish);
+  if (wish.baseline && (wish.link.empty() || wish.link == "infinite"))
+    throw base::usage_error("bench", "--baseline is what a link is set beside. Give one: --link nvlink8 --ranks 8.");
   return measure(wish, what);
 }
 

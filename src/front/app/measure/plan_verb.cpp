@@ -24,7 +24,7 @@ namespace {
 struct PlanWish {
   std::string model, link = "nvlink", from, memory, device = "gpu";
   std::vector<std::string> settings;  // section.key=value
-  int gpus = 8;
+  int gpus = 8, machine = 8;
   std::optional<double> step_seconds, bandwidth, latency, bucket_mb;
   std::optional<std::int64_t> accumulation;
   bool json = false;
@@ -39,7 +39,9 @@ void describe(CLI::App& app, PlanWish& wish) {
   app.add_option("--step-seconds", wish.step_seconds, "one GPU's measured step")->check(CLI::PositiveNumber);
   app.add_option("--from", wish.from, "a one-rank run's summary.json, or what `lockstep bench step --json` printed");
   app.add_option("--gpus", wish.gpus, "the most GPUs to predict for")->capture_default_str()->check(CLI::Range(1, 1 << 16));
-  app.add_option("--link", wish.link, "nvlink, pcie4, ib400 or ethernet-100")->capture_default_str();
+  app.add_option("--link", wish.link, "nvlink, pcie4, ib400 or ethernet-100; nvlink+ib400: within a machine and between machines")
+      ->capture_default_str();
+  app.add_option("--machine", wish.machine, "GPUs of a machine")->capture_default_str()->check(CLI::Range(1, 1 << 12));
   app.add_option("--bandwidth", wish.bandwidth, "GB/s of the link one way, such as the bus bandwidth that `lockstep bench comm` shows")
       ->check(CLI::PositiveNumber);
   app.add_option("--latency", wish.latency, "microseconds a message costs beside its bytes")->check(CLI::NonNegativeNumber);
@@ -67,7 +69,7 @@ std::optional<config::RunConfig> config_of(const PlanWish& wish) {
 
 // Nothing where no step was measured.
 std::optional<plan::Measured> measured_of(const PlanWish& wish, const std::optional<config::RunConfig>& config) {
-  plan::Measured measured;
+  plan::Measured measured = config ? plan::measured_of(*config) : plan::Measured{};
   if (!wish.from.empty()) {
     std::error_code error;
     base::refuse_if_hidden(wish.from);
@@ -75,17 +77,8 @@ std::optional<plan::Measured> measured_of(const PlanWish& wish, const std::optio
       throw base::usage_error("plan", "--from {}: there is no such file.", wish.from);
     const plan::MeasuredRun run = plan::read_measured(base::read_text(wish.from), wish.from);
     measured.step_seconds = run.step_seconds;
-    measured.gradient_bytes = run.parameters * bytes_of(run.dtype);
+    if (!config) measured.gradient_bytes = run.parameters * bytes_of(run.dtype);
     measured.accumulation = run.accumulation;
-  }
-  if (config) {
-    const bool wide = config->parallel.reduce_dtype == config::ReduceDType::f32;
-    const std::int64_t width = wide ? 4 : layout::bytes_of(config->model.dtype);
-    measured.gradient_bytes = layout::count_parameters(config->model) * width;
-    measured.late_bytes = config->model.vocab_size * config->model.hidden_size * width;
-    measured.bucket_bytes = static_cast<std::int64_t>(config->parallel.bucket_cap_mb * (1 << 20));
-    measured.sharded = layout::placement_of(*config) != layout::replicas;
-    measured.reduces_always = layout::placement_of(*config).gradients != layout::Spread::whole;
   }
   if (wish.step_seconds) measured.step_seconds = *wish.step_seconds;
   if (wish.accumulation) measured.accumulation = *wish.accumulation;
@@ -111,11 +104,14 @@ plan::MemoryPlan memory_of(const PlanWish& wish, const config::RunConfig& config
   return plan;
 }
 
-plan::Prediction prediction(const plan::Measured& measured, const plan::Link& link, const std::optional<config::RunConfig>& config,
-                            int gpus) {
-  // Groups of shards that do not divide this number of GPUs are not a layout of it.
-  if (!measured.sharded || gpus == 1 || gpus % config->parallel.replicate != 0) return plan::predict(measured, link, gpus);
-  return plan::predict_shards(measured, link, layout::tables_of(*config, measured.accumulation, gpus).traffic, gpus);
+plan::Links links_of(const PlanWish& wish) {
+  plan::Links links = plan::links_named(wish.link, wish.machine);
+  for (plan::Link* link : {&links.within, &links.between}) {
+    if (wish.bandwidth || wish.latency) link->basis = "as given; the rest is that of " + link->name;
+    if (wish.bandwidth) link->bytes_per_second = *wish.bandwidth * 1e9;
+    if (wish.latency) link->latency_s = *wish.latency * 1e-6;
+  }
+  return links;
 }
 
 // Two objects as one.
@@ -136,10 +132,7 @@ int run_plan_verb(std::span<const std::string> args) {
   describe(app, wish);
   if (!read_flags(app, args, "plan")) return 0;
 
-  plan::Link link = plan::link_named(wish.link);
-  if (wish.bandwidth || wish.latency) link.basis = "as given; the rest is that of " + link.name;
-  if (wish.bandwidth) link.bytes_per_second = *wish.bandwidth * 1e9;
-  if (wish.latency) link.latency_s = *wish.latency * 1e-6;
+  const plan::Links links = links_of(wish);
   const std::optional<config::RunConfig> config = config_of(wish);
   const std::optional<plan::Measured> measured = measured_of(wish, config);
   std::string time, memory;
@@ -149,8 +142,9 @@ int run_plan_verb(std::span<const std::string> args) {
   }
   if (measured) {
     std::vector<plan::Prediction> predictions;
-    for (const int gpus : plan::gpu_counts(wish.gpus)) predictions.push_back(prediction(*measured, link, config, gpus));
-    time = wish.json ? plan::to_json(*measured, link, predictions) : plan::to_text(*measured, link, predictions);
+    for (const int gpus : plan::gpu_counts(wish.gpus))
+      predictions.push_back(config ? plan::predict_for(*config, *measured, links, gpus) : plan::predict(*measured, links.of(gpus), gpus));
+    time = wish.json ? plan::to_json(*measured, links, predictions) : plan::to_text(*measured, links, predictions);
   }
   const std::string between = !time.empty() && !memory.empty() ? "\n" : "";
   std::fputs((wish.json ? joined(time, memory) + "\n" : memory + between + time).c_str(), stdout);
