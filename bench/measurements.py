@@ -99,10 +99,10 @@ def first_step(scratch: pathlib.Path, quick: bool) -> list[Row]:
                 f"{min(times):.2f} to {max(times):.2f} s", {"seconds": spread(times)})]
 
 
-def lockstep_rate(scratch: pathlib.Path, ranks: int, steps: int) -> dict:
+def lockstep_rate(scratch: pathlib.Path, ranks: int, steps: int, *settings: str) -> dict:
     """Steps alone: nothing is evaluated, sampled or saved. Data is random, as it is for the other side."""
     with Training(scratch / f"ranks-{ranks}", NANO, "--ranks", str(ranks), "--threads", "1", "--max-steps", str(steps), "data.kind=random", "data.validation_fraction=0",
-                  "trainer.log_interval=1", "trainer.save_interval=0", "checkpoint.save_at_end=false", "monitor.sample_tokens=0", "trainer.warmup_steps=1") as run:
+                  "trainer.log_interval=1", "trainer.save_interval=0", "checkpoint.save_at_end=false", "monitor.sample_tokens=0", "trainer.warmup_steps=1", *settings) as run:
         summary = run.finish()
     tokens = summary["batch"]["global_batch_size"] * summary["batch"]["seq_len"]
     return {"parameters": summary["parameters"], "tokens_per_second": tokens / statistics.median(summary["raw_step_seconds"][WARM_UP_STEPS:])}
@@ -119,25 +119,30 @@ def ddp_rate(ranks: int, steps: int) -> dict:
 
 
 def training_rates(scratch: pathlib.Path, quick: bool) -> list[Row]:
-    """Rounds of all three in turn, so that a slow minute hits each alike; the ratio is the median of the rounds' ratios."""
+    """Rounds of all four in turn, so that a slow minute hits each alike; the ratio is the median of the rounds' ratios."""
     rounds, steps = (2, 8) if quick else (5, 18)
-    rates = {"two": [], "ddp": [], "one": []}
+    rates = {"two": [], "ddp": [], "one": [], "shards": []}
     for number in range(rounds):
-        results = {"two": lockstep_rate(scratch, 2, steps), "ddp": ddp_rate(2, steps), "one": lockstep_rate(scratch, 1, steps)}
+        results = {"two": lockstep_rate(scratch, 2, steps), "ddp": ddp_rate(2, steps), "one": lockstep_rate(scratch, 1, steps),
+                   "shards": lockstep_rate(scratch, 2, steps, "parallel.shard=full")}
         if len({result["parameters"] for result in results.values()}) != 1:
             raise RuntimeError(f"not the same model on both sides: {results}")
         for name, result in results.items():
             rates[name].append(result["tokens_per_second"])
-        say(f"round {number + 1} of {rounds}: 2 ranks {rates['two'][-1]:.0f}, PyTorch DDP {rates['ddp'][-1]:.0f}, 1 rank {rates['one'][-1]:.0f} tokens/s")
+        say(f"round {number + 1} of {rounds}: 2 ranks {rates['two'][-1]:.0f}, PyTorch DDP {rates['ddp'][-1]:.0f}, 1 rank {rates['one'][-1]:.0f}, "
+            f"2 ranks over shards {rates['shards'][-1]:.0f} tokens/s")
     raw = {name: spread(values) for name, values in rates.items()}
-    two, ddp, one = (statistics.median(rates[name]) for name in ("two", "ddp", "one"))
+    two, ddp, one, shards = (statistics.median(rates[name]) for name in ("two", "ddp", "one", "shards"))
     against_ddp = [a / b for a, b in zip(rates["two"], rates["ddp"])]
     scaling = [a / b for a, b in zip(rates["two"], rates["one"])]
+    over_shards = [a / b for a, b in zip(rates["shards"], rates["two"])]
     command = "lockstep train -f models/nano.yaml --device cpu --threads 1 --ranks "
     return [Row("2 CPU ranks against PyTorch DDP (Gloo)", command + "2; torchrun --nproc-per-node 2 bench/ddp_baseline.py", statistics.median(against_ddp), "x", 1.0, False,
                 f"{two:.0f} against {ddp:.0f} tokens/s", {"tokens_per_second": raw, "ratios": spread(against_ddp)}),
-            Row("2 ranks x 1 thread against 1 rank x 1 thread", command + "2, and 1", statistics.median(scaling), "x", 1.8, False,
-                f"{two:.0f} against {one:.0f} tokens/s", {"tokens_per_second": raw, "ratios": spread(scaling)})]
+            Row("2 ranks x 1 thread against 1 rank x 1 thread", command + "2, and 1", statistics.median(scaling), "x", 1.88, False,
+                f"{two:.0f} against {one:.0f} tokens/s", {"tokens_per_second": raw, "ratios": spread(scaling)}),
+            Row("2 CPU ranks, everything in shards against replicas", command + "2 parallel.shard=full, and none", statistics.median(over_shards), "x", 0.85, False,
+                f"{shards:.0f} against {two:.0f} tokens/s", {"tokens_per_second": raw, "ratios": spread(over_shards)})]
 
 
 # 275M parameters in f32: 1.1 GB of weights, 3.3 GB with AdamW's two moments.

@@ -64,7 +64,13 @@ class BrokenStore final : public parallel::RankStore {
     WholeStore::look_again();
     inner_->look_again();
   }
-  void updated() override { inner_->updated(); }
+  void updated() override {
+    inner_->updated();
+    if (rule_ != Break::gather_before_update) return;
+    inner_->final_through(units());
+    inner_->settle();
+  }
+  void final_through(std::size_t unit) override { inner_->final_through(unit); }
   void rehearse(bool on) override {
     rehearsing_ = on;
     trials_ += on;
@@ -128,6 +134,7 @@ std::string_view name_of(Break rule) {
     case Break::count_a_slice_twice: return "count a slice twice";
     case Break::shift_a_slice: return "shift a slice by one element";
     case Break::use_a_stale_slot: return "use a stale slot";
+    case Break::gather_before_update: return "gather before the update";
     case Break::forget_the_last_bytes: return "forget a unit's last bytes";
     case Break::nothing_but_replay: return "nothing, replayed";
     case Break::nothing_but_short: return "nothing, short of memory";

@@ -16,6 +16,7 @@ enum class Break {
   count_a_slice_twice,     // in the norm
   shift_a_slice,           // a gathered slice lies one element off
   use_a_stale_slot,        // weights of the step before
+  gather_before_update,    // what comes early is of the step before
   forget_the_last_bytes,   // of a frozen unit
   nothing_but_replay,      // no rule: micro-steps are launched as recordings, which nobody may notice
   nothing_but_short,       // no rule: memory runs out in the middle of a layer while micro-batches are tried for size

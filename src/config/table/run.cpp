@@ -55,6 +55,9 @@ std::vector<Option> spread_options() {
           .says = "Groups of ranks that each hold everything between them: shards lie within a group, and groups train as replicas.",
           .unit = "groups",
           .range = between(1, 65536),
+          .aliases = {{"data_parallel_replicate_degree"}, {"dp_replicate_size"}},
+          .flags = {"--replicate"},
+          .example = "2",
       }),
       option<&R::parallel, &P::reduce_dtype>({
           .key = "parallel.reduce_dtype",

@@ -65,18 +65,19 @@ Prediction predict_shards(const Measured& measured, const Links& links, const la
     return bytes / over.bytes_per_second + static_cast<double>(times) * over.latency_s;
   };
   const auto seconds = [&](std::int64_t bytes, std::int64_t times) { return time_over(link, static_cast<double>(bytes), times); };
-  // One of each is never hidden, and it is the embedding's: forward begins with its gather, backward ends with its reduction.
+  // Layers do not hide what forward begins with, nor what backward ends with: gathers of the embedding and the first layer, which come
+  // behind the update before, and the embedding's reduction.
   const double ends = seconds(measured.late_bytes / sharers * (sharers - 1), 1);
-  const auto exposed = [&](double all, std::int64_t times, double behind) {
-    return times == 0 ? 0 : std::max({ends, all / static_cast<double>(times), all - behind});
-  };
+  const auto average = [](double all, std::int64_t times) { return times == 0 ? 0 : all / static_cast<double>(times); };
   Prediction result{.gpus = gpus, .step_s = measured.step_seconds};
   const double gathers = seconds(moved.gathered_bytes, moved.gathers), reductions = seconds(moved.reduced_bytes, moved.reductions);
   // Reductions hide behind the backwards that have some: every one, or the last one of a step.
   const double last_backward = backward_share * measured.step_seconds / static_cast<double>(measured.accumulation);
   const double backward = measured.reduces_always ? backward_share * measured.step_seconds : last_backward;
   result.communication_s = gathers + reductions;
-  result.exposed_s = exposed(gathers, moved.gathers, measured.step_seconds) + exposed(reductions, moved.reductions, backward);
+  if (moved.gathers > 0)
+    result.exposed_s += std::max({ends + average(gathers, moved.gathers) - measured.update_seconds, gathers - measured.step_seconds, 0.0});
+  if (moved.reductions > 0) result.exposed_s += std::max({ends, average(reductions, moved.reductions), reductions - backward});
   if (moved.exchanges > 0) {
     const double all = time_over(apart, static_cast<double>(moved.exchanged_bytes), moved.exchanges);
     const double late = time_over(apart, 2.0 * (replicas - 1) / replicas * static_cast<double>(measured.late_bytes) / sharers, 1);
@@ -129,7 +130,8 @@ Measured measured_of(const config::RunConfig& config) {
 std::string shards_formula() {
   return R"(  gathers, reductions = bytes a rank receives / bandwidth + their number x latency   (the gather table's)
   between replicas    = the same of their shares' sums, behind the last backward
-  exposed             = max(the embedding's, gathers - step) + max(the embedding's, reductions - their backwards)
+  exposed             = max(the embedding's and a layer's gather - update, gathers - step)
+                        + max(the embedding's, reductions - their backwards)
                         + max(the embedding's, between replicas - the last backward)
   step on N           = step + exposed;  efficiency = step / step on N;  speed-up = N x efficiency, the batch a GPU kept
 )";
@@ -200,6 +202,7 @@ MeasuredRun read_measured(std::string_view text, std::string_view path) {
     MeasuredRun run;
     const auto& seconds = json.at("step_seconds");
     run.step_seconds = seconds.contains("median") ? seconds.at("median").get<double>() : seconds.at("average").get<double>();
+    if (json.contains("update_seconds")) run.update_seconds = json.at("update_seconds").at("median").get<double>();
     run.parameters = json.at("parameters").get<std::int64_t>();
     run.dtype = json.at("dtype").get<std::string>();
     run.accumulation = json.contains("batch") ? json.at("batch").at("gradient_accumulation").get<std::int64_t>()

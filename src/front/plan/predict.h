@@ -41,6 +41,7 @@ struct Measured {
   std::int64_t accumulation = 1;  // micro-batches a step: only the last one's backward hides communication
   bool sharded = false;           // predicted by predict_shards()
   bool reduces_always = false;    // sharded: every micro-batch's gradients are reduced, not only the last one's
+  double update_seconds = 0;      // of the step, the optimizer's; 0 where nobody knows
 };
 
 struct Prediction {
@@ -69,7 +70,7 @@ std::string to_json(const Measured& measured, const Links& links, const std::vec
 
 // A measured step as `lockstep train` (summary.json) or `lockstep bench step --json` leaves it.
 struct MeasuredRun {
-  double step_seconds = 0;
+  double step_seconds = 0, update_seconds = 0;
   std::int64_t parameters = 0, accumulation = 1;
   std::string dtype, what;  // what: "qwen2.5-0.5b on NVIDIA H200"
 };

@@ -49,31 +49,29 @@ AdamW8bit::State AdamW8bit::state_for(const model::HeldSlice& slice) const {
   return state;
 }
 
-void AdamW8bit::step(double learning_rate) {
-  for (std::size_t i = 0; i < slices().size(); ++i) {
-    const model::HeldSlice& slice = slices()[i];
-    const State& state = states_[i];
-    for (const Span& span : state.spans) {
-      const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, span.begin, span.count); };
-      kernels::UpdateBuffers buffers{
-          .gradient = part(slice.gradients), .exact = part(slice.exact), .weights = part(slice.weights), .first = {}, .second = {}};
-      const kernels::UpdateSettings numbers{.rule = kernels::Rule::adamw,
-                                            .rate = learning_rate * span.rate,
-                                            .beta1 = settings().beta1,
-                                            .beta2 = settings().beta2,
-                                            .epsilon = settings().epsilon,
-                                            .decay = span.decay,
-                                            .key = key_of(slice),
-                                            .place = slice.begin + span.begin};
-      if (span.coded) {
-        const auto scales = [&](const at::Tensor& all) { return all.narrow(0, span.state, blocks_of(span.count)); };
-        kernels::adamw_8bit(buffers, {part(state.first_codes), scales(state.first_scale), first_map_},
-                            {part(state.second_codes), scales(state.second_scale), second_map_}, control(), numbers);
-      } else {
-        buffers.first = state.first.narrow(0, span.state, span.count);
-        buffers.second = state.second.narrow(0, span.state, span.count);
-        kernels::update(buffers, control(), numbers);
-      }
+void AdamW8bit::update(std::size_t index, double learning_rate) {
+  const model::HeldSlice& slice = slices()[index];
+  const State& state = states_[index];
+  for (const Span& span : state.spans) {
+    const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, span.begin, span.count); };
+    kernels::UpdateBuffers buffers{
+        .gradient = part(slice.gradients), .exact = part(slice.exact), .weights = part(slice.weights), .first = {}, .second = {}};
+    const kernels::UpdateSettings numbers{.rule = kernels::Rule::adamw,
+                                          .rate = learning_rate * span.rate,
+                                          .beta1 = settings().beta1,
+                                          .beta2 = settings().beta2,
+                                          .epsilon = settings().epsilon,
+                                          .decay = span.decay,
+                                          .key = key_of(slice),
+                                          .place = slice.begin + span.begin};
+    if (span.coded) {
+      const auto scales = [&](const at::Tensor& all) { return all.narrow(0, span.state, blocks_of(span.count)); };
+      kernels::adamw_8bit(buffers, {part(state.first_codes), scales(state.first_scale), first_map_},
+                          {part(state.second_codes), scales(state.second_scale), second_map_}, control(), numbers);
+    } else {
+      buffers.first = state.first.narrow(0, span.state, span.count);
+      buffers.second = state.second.narrow(0, span.state, span.count);
+      kernels::update(buffers, control(), numbers);
     }
   }
 }

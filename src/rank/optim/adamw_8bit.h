@@ -15,7 +15,6 @@ class AdamW8bit : public Optimizer {
 
   AdamW8bit(const model::Store& store, const Settings& settings);
 
-  void step(double learning_rate) override;
   std::vector<model::NamedSlice> named_state() const override;
 
  private:
@@ -32,6 +31,7 @@ class AdamW8bit : public Optimizer {
     at::Tensor first_scale, second_scale;  // [blocks] f32
     at::Tensor first, second;              // f32: of the small parameters
   };
+  void update(std::size_t slice, double learning_rate) override;
   State state_for(const model::HeldSlice& slice) const;
 
   std::vector<State> states_;

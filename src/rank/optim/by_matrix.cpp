@@ -3,6 +3,9 @@
 
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+#include <span>
+
 #include "layout/spread/placement.h"
 #include "rank/kernels/kernels.h"
 
@@ -10,31 +13,23 @@ namespace lockstep::optim {
 
 void ByMatrix::find_parameters(config::Optimizer method) {
   for (std::size_t i = 0; i < slices().size(); ++i) {
+    begins_.push_back(parameters_.size());
     const model::HeldSlice& slice = slices()[i];
     for (const HeldPiece& held : held_pieces(slice)) {
       const bool whole = layout::updates_whole(method, *held.leaf, *held.piece);
       parameters_.push_back({i, held, whole, whole && store().owns(slice.unit, held.in_unit)});
     }
   }
+  begins_.push_back(parameters_.size());
 }
 
-void ByMatrix::step(double learning_rate) {
-  begin_step();
-  for (std::size_t i = 0; i < parameters_.size();) {
-    const std::size_t slice = parameters_[i].slice;
-    std::size_t last = i;
-    bool together = false;
-    for (; last < parameters_.size() && parameters_[last].slice == slice; ++last) together |= parameters_[last].whole;
-    together &= !store().cuts(slices()[slice].unit).empty();
-    if (together) {
-      update_together(i, last, learning_rate);
-    } else {
-      for (std::size_t p = i; p < last; ++p) {
-        if (parameters_[p].held.count == 0) continue;  // all of the unit is another rank's
-        parameters_[p].whole ? update_here(p, learning_rate) : update_other(p, learning_rate);
-      }
-    }
-    i = last;
+void ByMatrix::update(std::size_t slice, double learning_rate) {
+  const std::size_t first = begins_[slice], last = begins_[slice + 1];
+  const bool some_whole = std::ranges::any_of(std::span(parameters_).subspan(first, last - first), &Parameter::whole);
+  if (some_whole && !store().cuts(slices()[slice].unit).empty()) return update_together(first, last, learning_rate);
+  for (std::size_t p = first; p < last; ++p) {
+    if (parameters_[p].held.count == 0) continue;  // all of the unit is another rank's
+    parameters_[p].whole ? update_here(p, learning_rate) : update_other(p, learning_rate);
   }
 }
 

@@ -10,9 +10,6 @@ namespace lockstep::optim {
 // A matrix of a unit that is cut between ranks has an owner, who holds its states, is brought its gradient, and gives back to everyone
 // their share of what is to be taken off. Where a unit is whole every rank owns all of it, and nothing is sent.
 class ByMatrix : public Optimizer {
- public:
-  void step(double learning_rate) final;
-
  protected:
   struct Parameter {
     std::size_t slice;
@@ -27,7 +24,6 @@ class ByMatrix : public Optimizer {
 
   // Numbers from `begin` of a parameter on that are to be taken off the weights: flat, of any float type.
   using Emit = std::function<void(std::int64_t begin, const at::Tensor& numbers)>;
-  virtual void begin_step() {}
   // gradient: [all of the parameter]. Of a parameter that is looked at as a whole, and owned.
   virtual void direct(std::size_t parameter, const at::Tensor& gradient, const Emit& emit) = 0;
   // How what direct() gives is taken off.
@@ -43,11 +39,13 @@ class ByMatrix : public Optimizer {
                                        const std::vector<std::int64_t>& shape);
 
  private:
+  void update(std::size_t slice, double learning_rate) final;
   void update_here(std::size_t parameter, double learning_rate);
   void update_together(std::size_t first, std::size_t last, double learning_rate);
   void take_off(const Parameter& parameter, std::int64_t begin, const at::Tensor& numbers, double learning_rate) const;
 
   std::vector<Parameter> parameters_;
+  std::vector<std::size_t> begins_;  // by slice, where its parameters do; one more for the end
 };
 
 }  // namespace lockstep::optim

@@ -30,26 +30,24 @@ Elementwise::Elementwise(const model::Store& store, const Settings& settings)
   }
 }
 
-void Elementwise::step(double learning_rate) {
-  for (std::size_t i = 0; i < slices().size(); ++i) {
-    const model::HeldSlice& slice = slices()[i];
-    for (const auto& [begin, count, rate, decay] : stretches(slice)) {
-      kernels::update({.gradient = part(slice.gradients, begin, count),
-                       .exact = part(slice.exact, begin, count),
-                       .weights = part(slice.weights, begin, count),
-                       .first = part(first_[i], begin, count),
-                       .second = part(second_[i], begin, count)},
-                      control(),
-                      {.rule = rule_,
-                       .rate = learning_rate * rate,
-                       .beta1 = rule_ == kernels::Rule::sgd ? settings().momentum : settings().beta1,
-                       .beta2 = settings().beta2,
-                       .epsilon = settings().epsilon,
-                       .decay = decay,
-                       .key = key_of(slice),
-                       .place = slice.begin + begin,
-                       .zero_gradient = true});
-    }
+void Elementwise::update(std::size_t index, double learning_rate) {
+  const model::HeldSlice& slice = slices()[index];
+  for (const auto& [begin, count, rate, decay] : stretches(slice)) {
+    kernels::update({.gradient = part(slice.gradients, begin, count),
+                     .exact = part(slice.exact, begin, count),
+                     .weights = part(slice.weights, begin, count),
+                     .first = part(first_[index], begin, count),
+                     .second = part(second_[index], begin, count)},
+                    control(),
+                    {.rule = rule_,
+                     .rate = learning_rate * rate,
+                     .beta1 = rule_ == kernels::Rule::sgd ? settings().momentum : settings().beta1,
+                     .beta2 = settings().beta2,
+                     .epsilon = settings().epsilon,
+                     .decay = decay,
+                     .key = key_of(slice),
+                     .place = slice.begin + begin,
+                     .zero_gradient = true});
   }
 }
 

@@ -11,13 +11,14 @@ class Elementwise : public Optimizer {
  public:
   Elementwise(const model::Store& store, const Settings& settings);
 
-  void step(double learning_rate) override;
   std::vector<model::NamedSlice> named_state() const override;
 
   const at::Tensor& first(std::size_t slice) const { return first_[slice]; }
   const at::Tensor& second(std::size_t slice) const { return second_[slice]; }
 
  private:
+  void update(std::size_t slice, double learning_rate) override;
+
   kernels::Rule rule_;
   std::vector<at::Tensor> first_, second_;  // [count] of each slice; second_ undefined where the method has one state
 };

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -67,7 +68,8 @@ class Optimizer {
   std::int64_t square_sums() const { return squares_.sums(); }
   // The totals over all ranks, on the device, of any float type: sums of squares of the summed gradient, valid tokens, loss.
   void finish_gradients(const at::Tensor& sum_of_squares, const at::Tensor& token_count, const at::Tensor& loss_sum);
-  virtual void step(double learning_rate) = 0;
+  // In forward order; `updated` hears of each unit when its new weights are under way on the stream.
+  void step(double learning_rate, const std::function<void(std::size_t unit)>& updated = {});
 
   // [8] f64 on the device, laid out as kernels::Control: copy it without waiting, read it with report_of.
   const at::Tensor& control() const { return control_; }
@@ -112,6 +114,9 @@ class Optimizer {
   void add_views(std::vector<model::NamedSlice>& views, std::string_view state, const model::HeldSlice& slice,
                  const at::Tensor& flat) const;
   static model::NamedSlice named(std::string_view state, const HeldPiece& held, const at::Tensor& numbers);
+
+  virtual void begin_step() {}
+  virtual void update(std::size_t slice, double learning_rate) = 0;
 
   // In the same order every time; gradients may have moved since the last.
   std::span<const model::HeldSlice> slices() const { return store_.updates(); }

@@ -66,6 +66,15 @@ void Optimizer::finish_gradients(const at::Tensor& sum_of_squares, const at::Ten
                              .scale_window = settings_.loss_scale_window});
 }
 
+// Slices lie in the order that backward completes them. What the next forward begins with is there first.
+void Optimizer::step(double learning_rate, const std::function<void(std::size_t)>& updated) {
+  begin_step();
+  for (std::size_t i = slices().size(); i-- > 0;) {
+    update(i, learning_rate);
+    if (updated) updated(slices()[i].unit);
+  }
+}
+
 StepReport Optimizer::report_of(const at::Tensor& control_on_host) {
   const auto c = control_of(control_on_host);
   return {.gradient_norm = c.gradient_norm,

@@ -6,6 +6,12 @@
 #include "base/error.h"
 
 namespace lockstep::parallel {
+namespace {
+
+// The embedding and the first layer: nothing in a step hides their gathers, the update before it does.
+constexpr std::size_t early_units = 2;
+
+}  // namespace
 
 Gathers::Gathers(const comm::Group& group, std::vector<std::optional<CutUnit>> units) : group_(group), entries_(units.size()) {
   for (std::size_t i = 0; i < units.size(); ++i) {
@@ -29,8 +35,6 @@ void Gathers::start(std::size_t unit) {
   const model::Unit& held = *entry.what->unit;
   entry.work = group_.all_gather(held.gathered_weights(), held.weights_to_gather(), fmt::format("weights of {}", held.name()));
   entry.state = State::coming;
-  ++count_.gathers;
-  count_.bytes += static_cast<std::int64_t>(held.weights_to_gather().nbytes()) * (group_.size() - 1);
 }
 
 void Gathers::finish(std::size_t unit) {
@@ -38,6 +42,9 @@ void Gathers::finish(std::size_t unit) {
   if (entry.state != State::coming) return;
   entry.work.wait();
   entry.state = State::here;
+  // Counted when it has come: what comes early is of the step that uses it.
+  ++count_.gathers;
+  count_.bytes += static_cast<std::int64_t>(entry.what->unit->weights_to_gather().nbytes()) * (group_.size() - 1);
 }
 
 std::optional<std::size_t> Gathers::after(std::size_t unit, model::Pass::Direction direction) const {
@@ -105,6 +112,26 @@ void Gathers::forget() {
   }
   std::fill(slots_.begin(), slots_.end(), std::nullopt);
   stale_ = true;
+}
+
+void Gathers::come_early(std::size_t through) {
+  const std::size_t end = std::min({through + 1, early_units, entries_.size()});
+  for (std::size_t i = 0; i < end; ++i)
+    if (entries_[i].what) start(i);
+}
+
+bool Gathers::at_begin() const {
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if ((entries_[i].state == State::here) != (entries_[i].what && i < early_units)) return false;
+  return stale_;
+}
+
+void Gathers::begin_step() {
+  settle();
+  if (at_begin()) return;
+  forget();
+  come_early(early_units);
+  settle();
 }
 
 }  // namespace lockstep::parallel

@@ -23,10 +23,14 @@ class Gathers {
   // Collective. The unit is whole when it returns, on the current stream; the next one in this direction is under way.
   void open(std::size_t unit, model::Pass::Direction direction);
   void close(std::size_t unit);
-  // Numbers changed: nothing is whole any more. Nothing is under way until a unit is opened, so that numbers may change further. From then
-  // on units with memory of their own come as soon as they are next in forward order: all at once where no unit takes turns, the head
-  // behind the last layer where layers do.
+  // Numbers change: nothing is whole any more, and nothing under way until a unit is opened or come_early() allows it. From the first
+  // that is opened on, units with memory of their own come as soon as they are next in forward order: all at once where no unit takes
+  // turns, the head behind the last layer where layers do.
   void forget();
+  // Numbers of the units up to this one will not change before the next forward: those it begins with are under way.
+  void come_early(std::size_t through);
+  // As an update leaves them, whatever was opened since: the first units are here and no others.
+  void begin_step();
   // Nothing is gathered from here on, or everything again. What was open is closed: a rehearsal may end in the middle of a layer.
   void rehearse(bool on);
 
@@ -62,6 +66,7 @@ class Gathers {
   void start(std::size_t unit);
   void finish(std::size_t unit);
   void start_own_memory_from(std::size_t unit);
+  bool at_begin() const;
   std::optional<std::size_t> after(std::size_t unit, model::Pass::Direction direction) const;
 
   const comm::Group& group_;

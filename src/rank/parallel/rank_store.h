@@ -23,8 +23,11 @@ class RankStore : public model::WholeStore {
     return whole;
   }
 
-  // Collective. What this rank updates was written, by an optimizer or from a file: before units are opened again, all ranks have it.
+  // Collective. What this rank updates is written, by an optimizer or from a file: before units are opened again, all ranks have it.
   virtual void updated() {}
+  // Collective, after that, from the first unit to the last: numbers of the units up to this one stay as they are until the next step has
+  // been taken, so that others may have them already.
+  virtual void final_through(std::size_t /*unit*/) {}
   // Collective over the ranks that hold units between them, where units are held in shards: whole becomes what they bring, by shard.
   virtual void gather(const at::Tensor& whole, const at::Tensor& mine) const { whole.copy_(mine); }
   // Who holds the same shards as this rank, itself included; null where units are not held in shards.

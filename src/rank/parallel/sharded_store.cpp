@@ -123,10 +123,10 @@ void ShardedStore::set_books(const Books& books) {
   reduction_.set_books(books.sums);
 }
 
-// The first micro-step of a step finds nothing whole, whatever an evaluation has left.
+// The first micro-step of a step finds what an update leaves, whatever an evaluation has opened since.
 void ShardedStore::begin_alike(const model::Micro& micro) {
   settle();
-  if (micro.first) gathers_.forget();
+  if (micro.first) gathers_.begin_step();
 }
 
 void ShardedStore::record(const model::Micro& micro, const std::function<void()>& recording) {

@@ -38,6 +38,7 @@ class ShardedStore final : public RankStore, public Exchange {
   void look_again() override;
 
   void updated() override { gathers_.forget(); }
+  void final_through(std::size_t unit) override { gathers_.come_early(unit); }
   bool opens_together() const override { return true; }
   void gather(const at::Tensor& whole, const at::Tensor& mine) const override {
     gathers_.group().all_gather(whole, mine, "quantized weights").wait();

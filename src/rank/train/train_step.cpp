@@ -81,10 +81,14 @@ StepOutcome train_step(Run& run) {
   // Every rank holds the same sums now, so each decides alike: clip, skip what is not finite, update.
   run.enter(journal::Phase::updating);
   run.optimizer->finish_gradients(totals.all_of(sum::squares), totals.of(sum::trained), totals.of(sum::loss));
-  run.optimizer->step(outcome.learning_rate);
-  run.replica.store->updated();
+  parallel::RankStore& store = *run.replica.store;
+  store.updated();
+  run.optimizer->step(outcome.learning_rate, [&](std::size_t unit) {
+    if (run.after_update.empty()) store.final_through(unit);
+  });
   outcome.control = run.optimizer->control();
   for (const auto& mover : run.after_update) mover->follow(outcome);
+  store.final_through(store.units());
 
   run.progress.step += 1;
   run.progress.position = outcome.position = run.batches->position();

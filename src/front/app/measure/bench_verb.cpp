@@ -203,22 +203,23 @@ int measure_baseline(BenchWish wish, const config::Settings& settings, std::vect
   wish.link = "infinite";
   wish.timeline.clear();
   wish.profile = 0;
-  double seconds = 0;
+  plan::MeasuredRun baseline;
   const int code = run_workers(wish, "step", settings, {}, [&](const std::string& line) {
-    seconds = plan::read_measured(line, "the baseline").step_seconds;
+    baseline = plan::read_measured(line, "the baseline");
     if (json) print_line(line);
   });
   if (code != 0) return code;
   plan::Measured measured = plan::measured_of(settings.values);
-  measured.step_seconds = seconds;
+  measured.step_seconds = baseline.step_seconds;
+  measured.update_seconds = baseline.update_seconds;
   measured.accumulation = settings.values.trainer.gradient_accumulation;
   const plan::Prediction planned = plan::predict_for(settings.values, measured, links, static_cast<int>(*wish.ranks));
   if (!json)
     print_line(fmt::format("  {:<14} {:.2f} ms a step where links take no time, so {:.2f} ms ({:.1f} %): {:.2f} ms of communication, {:.2f} "
                            "ms of it exposed",
-                           "time", seconds * 1e3, planned.step_s * 1e3, 100 * seconds / planned.step_s, planned.communication_s * 1e3,
+                           "time", measured.step_seconds * 1e3, planned.step_s * 1e3, 100 * measured.step_seconds / planned.step_s, planned.communication_s * 1e3,
                            planned.exposed_s * 1e3));
-  arguments = {"--baseline", fmt::format("{}", seconds), "--planned", fmt::format("{}", planned.step_s)};
+  arguments = {"--baseline", fmt::format("{}", measured.step_seconds), "--planned", fmt::format("{}", planned.step_s)};
   return 0;
 }
 

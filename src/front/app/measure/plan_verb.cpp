@@ -77,6 +77,7 @@ std::optional<plan::Measured> measured_of(const PlanWish& wish, const std::optio
       throw base::usage_error("plan", "--from {}: there is no such file.", wish.from);
     const plan::MeasuredRun run = plan::read_measured(base::read_text(wish.from), wish.from);
     measured.step_seconds = run.step_seconds;
+    measured.update_seconds = run.update_seconds;
     if (!config) measured.gradient_bytes = run.parameters * bytes_of(run.dtype);
     measured.accumulation = run.accumulation;
   }
