@@ -137,8 +137,9 @@ TEST(Layouts, ABrokenRuleShows) {
     jobs.push_back({Table::reference_of(breakable("full", training))});
     for (const char* shard : {"full", "hybrid"}) jobs.push_back({breakable(shard, training)});
   }
-  for (const Break rule : {Break::skip_a_reduction, Break::scale_by_ranks, Break::drop_the_tied_gradient, Break::pad_with_garbage,
-                           Break::count_a_slice_twice, Break::shift_a_slice, Break::use_a_stale_slot, Break::gather_before_update, Break::forget_the_last_bytes})
+  for (const Break rule :
+       {Break::skip_a_reduction, Break::scale_by_ranks, Break::drop_the_tied_gradient, Break::pad_with_garbage, Break::count_a_slice_twice,
+        Break::shift_a_slice, Break::use_a_stale_slot, Break::gather_before_update, Break::forget_the_last_bytes})
     jobs.push_back({breakable(rule), rule});
   const std::vector<Walked> walked = walk(table, jobs);
   std::map<Case, const Walked*> by_case;

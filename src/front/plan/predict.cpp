@@ -58,7 +58,8 @@ std::vector<int> gpu_counts(int gpus) {
 
 Prediction predict_shards(const Measured& measured, const Links& links, const layout::Tables& tables) {
   const layout::Traffic& moved = tables.traffic;
-  const int gpus = tables.mesh.ranks(), sharers = tables.mesh.along(layout::Axis::shard), replicas = tables.mesh.along(layout::Axis::replicate);
+  const int gpus = tables.mesh.ranks(), sharers = tables.mesh.along(layout::Axis::shard),
+            replicas = tables.mesh.along(layout::Axis::replicate);
   const auto members = [&](layout::Axis axis) { return tables.mesh.members(0, std::array{axis}); };
   const Link &link = links.of(members(layout::Axis::shard)), &apart = links.of(members(layout::Axis::replicate));
   const auto time_over = [](const Link& over, double bytes, std::int64_t times) {

@@ -142,11 +142,12 @@ TEST(Predict, ReadsRunsAndBenchmarks) {
       R"({"model":"m","device":"d","dtype":"f32","ranks":8,"link":"infinite","parameters":7,"accumulation":3,"step_seconds":{"median":0.25}})",
       "s");
   EXPECT_EQ(one_of_many.step_seconds, 0.25);
-  for (const char* wrong :
-       {"", "[]", "{}", R"({"step_seconds":{"median":"x"}})",
-        R"({"model":"m","device":"d","dtype":"f32","ranks":8,"link":"nvlink8","parameters":7,"accumulation":3,"step_seconds":{"median":1}})",
-        R"({"model":"m","device":"d","dtype":"f32","ranks":2,"parameters":7,"accumulation":3,"step_seconds":{"median":1}})",
-        R"({"model":"m","device":"d","dtype":"f32","parameters":7,"accumulation":3,"step_seconds":{"median":0}})"}) {
+  for (
+      const char* wrong :
+      {"", "[]", "{}", R"({"step_seconds":{"median":"x"}})",
+       R"({"model":"m","device":"d","dtype":"f32","ranks":8,"link":"nvlink8","parameters":7,"accumulation":3,"step_seconds":{"median":1}})",
+       R"({"model":"m","device":"d","dtype":"f32","ranks":2,"parameters":7,"accumulation":3,"step_seconds":{"median":1}})",
+       R"({"model":"m","device":"d","dtype":"f32","parameters":7,"accumulation":3,"step_seconds":{"median":0}})"}) {
     EXPECT_THROW(read_measured(wrong, "s"), base::UserError) << wrong;
   }
 }

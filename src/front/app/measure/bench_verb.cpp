@@ -215,10 +215,11 @@ int measure_baseline(BenchWish wish, const config::Settings& settings, std::vect
   measured.accumulation = settings.values.trainer.gradient_accumulation;
   const plan::Prediction planned = plan::predict_for(settings.values, measured, links, static_cast<int>(*wish.ranks));
   if (!json)
-    print_line(fmt::format("  {:<14} {:.2f} ms a step where links take no time, so {:.2f} ms ({:.1f} %): {:.2f} ms of communication, {:.2f} "
-                           "ms of it exposed",
-                           "time", measured.step_seconds * 1e3, planned.step_s * 1e3, 100 * measured.step_seconds / planned.step_s, planned.communication_s * 1e3,
-                           planned.exposed_s * 1e3));
+    print_line(
+        fmt::format("  {:<14} {:.2f} ms a step where links take no time, so {:.2f} ms ({:.1f} %): {:.2f} ms of communication, {:.2f} "
+                    "ms of it exposed",
+                    "time", measured.step_seconds * 1e3, planned.step_s * 1e3, 100 * measured.step_seconds / planned.step_s,
+                    planned.communication_s * 1e3, planned.exposed_s * 1e3));
   arguments = {"--baseline", fmt::format("{}", measured.step_seconds), "--planned", fmt::format("{}", planned.step_s)};
   return 0;
 }
