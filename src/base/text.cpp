@@ -109,4 +109,26 @@ std::optional<double> parse_number(std::string_view text) {
   return value;
 }
 
+namespace {
+
+bool needs_quotes(const std::string& word) {
+  return word.empty() ||
+         word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") != std::string::npos;
+}
+
+}  // namespace
+
+std::string quoted(const std::string& word) {
+  if (!needs_quotes(word)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string shell_line(std::span<const std::string> words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + quoted(word);
+  return text;
+}
+
 }  // namespace lockstep::base

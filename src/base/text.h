@@ -26,4 +26,8 @@ std::string human_duration(double seconds);    // "3 min 20 s"
 std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);
 
+// A word as a shell reads it back, for commands that people copy: in single quotes where it holds anything unusual.
+std::string quoted(const std::string& word);
+std::string shell_line(std::span<const std::string> words);
+
 }  // namespace lockstep::base

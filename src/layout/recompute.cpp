@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "layout/decoder.h"
+#include "layout/memory/logits.h"
 
 namespace lockstep::layout {
 namespace {
@@ -43,6 +44,7 @@ std::vector<Activation> block_activations(const config::ModelConfig& model, std:
 }
 
 ActivationBytes activation_bytes(const config::ModelConfig& config, std::int64_t element_size) {
+  constexpr std::int64_t f32 = 4;
   const Dims dims(config);
   ActivationBytes bytes;
   for (const Activation& one : block_activations(config, element_size)) {
@@ -58,6 +60,11 @@ ActivationBytes activation_bytes(const config::ModelConfig& config, std::int64_t
   // packed: dq in rows as wide as qkv, with its sums in f32, and f32 sums of a key and a value gradient for every query head.
   const std::int64_t attention = 3 * dims.qkv_width() + 4 * dims.q_width() + 2 * dims.kv_width();
   bytes.working = element_size * (4 * dims.hidden + dims.intermediate + (dims.qk_norm ? dims.q_width() + dims.kv_width() : 0) + attention);
+  // Attention's gradients have a place of their own where gate and up have too little.
+  const std::int64_t heads = dims.q_width() + dims.qkv_width();
+  bytes.head = element_size * (3 * dims.hidden + dims.intermediate + (dims.qk_norm ? dims.q_width() + dims.kv_width() : 0) +
+                               (heads > 2 * dims.intermediate ? heads : 0)) +
+               2 * f32;
   return bytes;
 }
 

@@ -30,6 +30,7 @@ struct ActivationBytes {
   std::int64_t qkv = 0;      // q, k and v, per block
   std::int64_t norms = 0;    // norms and SwiGLU, per block
   std::int64_t working = 0;  // at most, shared by all blocks: scratch, gradients of activations, the head's rows
+  std::int64_t head = 0;     // of that, at most, what is there beside the head's logits
 
   // What a block under the policy keeps to itself, and what one place for all such blocks holds while one of them is at work.
   std::int64_t kept(Recompute policy) const;
@@ -39,10 +40,9 @@ struct ActivationBytes {
 };
 ActivationBytes activation_bytes(const config::ModelConfig& model, std::int64_t element_size);
 
-// Logits of a chunk, workspaces of matmuls and attention, and room for the allocator's rounding; other ranks need buffers too.
+// Workspaces of matmuls and attention, and room for the allocator's rounding; other ranks need buffers too.
 inline constexpr std::int64_t activation_reserve_bytes = std::int64_t{1} << 30;
 inline constexpr std::int64_t ranks_reserve_bytes = std::int64_t{1} << 29;
-inline constexpr std::int64_t most_logits_bytes = std::int64_t{2} << 30;  // of a chunk
 
 // The one buffer in which quantized matrices become dense, for the time of a product; 0 where none are quantized.
 std::int64_t dense_buffer_bytes(const config::ModelConfig& model, std::int64_t element_size);
@@ -77,7 +77,7 @@ std::vector<Recompute> choose_recompute(const config::ModelConfig& model, const 
 std::vector<Recompute> recompute_for(const config::RunConfig& config, const MicroBatch& batch, std::int64_t element_size,
                                      std::int64_t available_bytes);
 
-// What a micro-batch takes under these policies, one per block.
+// What a micro-batch takes under these policies, one per block, but for logits.
 std::int64_t needed_bytes(const config::ModelConfig& model, const MicroBatch& batch, std::int64_t element_size,
                           const std::vector<Recompute>& policies);
 

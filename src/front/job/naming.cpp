@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "journal/owner.h"
 #include "journal/run_folder.h"
 
@@ -34,11 +35,6 @@ std::optional<std::string> newest_run_with_checkpoint(const config::RunConfig& c
   return newest;
 }
 
-bool needs_quotes(const std::string& word) {
-  return word.empty() ||
-         word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") != std::string::npos;
-}
-
 // Whether one of the flags (in either spelling) or keys was given, and how many arguments it took.
 bool is_flag(const std::string& argument, std::initializer_list<std::string_view> names) {
   const std::string name = argument.substr(0, argument.find('='));
@@ -50,19 +46,6 @@ bool names_its_run(std::span<const std::string> args) {
 }
 
 }  // namespace
-
-std::string quoted(const std::string& word) {
-  if (!needs_quotes(word)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-std::string shell_line(std::span<const std::string> words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + quoted(word);
-  return text;
-}
 
 fs::path checkpoints_of(const config::RunConfig& config) {
   return config.trainer.checkpoint_dir.empty() ? journal::RunFolder{fs::path(config.output) / config.name}.checkpoints()
@@ -112,28 +95,28 @@ std::string command_for_machine(std::string command, std::span<const std::string
       if (args[i].find('=') == std::string::npos) ++i;
       continue;
     }
-    command += " " + quoted(args[i]);
+    command += " " + base::quoted(args[i]);
   }
-  return fmt::format("{} --master-addr {} --node-rank 1", command, quoted(address));
+  return fmt::format("{} --master-addr {} --node-rank 1", command, base::quoted(address));
 }
 
 std::string command_for_machine(const std::string& program, std::span<const std::string> args, const config::RunConfig& config,
                                 const std::string& address) {
   std::vector<std::string> all(args.begin(), args.end());
   if (!names_its_run(args)) all.insert(all.end(), {"--name", config.name});
-  return command_for_machine(quoted(program) + " train", all, address);
+  return command_for_machine(base::quoted(program) + " train", all, address);
 }
 
 std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name) {
-  std::string command = quoted(program) + " train";
+  std::string command = base::quoted(program) + " train";
   for (std::size_t i = 0; i < args.size(); ++i) {
     if (is_flag(args[i], {"--resume", "checkpoint.resume"})) {
       if (args[i].find('=') == std::string::npos) ++i;
       continue;
     }
-    command += " " + quoted(args[i]);
+    command += " " + base::quoted(args[i]);
   }
-  if (!names_its_run(args)) command += " --name " + quoted(name);
+  if (!names_its_run(args)) command += " --name " + base::quoted(name);
   return command + " --resume auto";
 }
 

@@ -27,10 +27,6 @@ void refuse_to_overwrite(const config::RunConfig& config);
 // Where this run's checkpoints lie.
 std::filesystem::path checkpoints_of(const config::RunConfig& config);
 
-// A word as a shell reads it back, for commands that people copy.
-std::string quoted(const std::string& word);
-std::string shell_line(std::span<const std::string> words);
-
 // The command that starts machine 1 of a run, from the arguments machine 0 was started with; `address` is machine 0's.
 std::string command_for_machine(const std::string& program, std::span<const std::string> args, const config::RunConfig& config,
                                 const std::string& address);

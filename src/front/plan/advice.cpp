@@ -84,20 +84,21 @@ std::vector<RunConfig> in_smaller_batches(const RunConfig& config, const config:
 // Every way of holding the same training on these ranks. Fewest changed settings first, then by what a step loses: placements, smaller
 // micro-batches, recomputation, the way to host memory and back.
 std::vector<RunConfig> ways_of(const RunConfig& config, const config::BatchPlan& batch, int ranks) {
+  using config::Recompute;
+  std::vector<std::pair<Recompute, bool>> kept{{config.trainer.recompute, config.trainer.offload_checkpoints}};
+  for (const auto& [policy, offload] : {std::pair{Recompute::automatic, false}, {Recompute::blocks, false}, {Recompute::blocks, true}})
+    if (const std::pair more(policy, offload || config.trainer.offload_checkpoints); std::ranges::find(kept, more) == kept.end())
+      kept.push_back(more);
   std::vector<RunConfig> ways;
-  for (const bool offload : {false, true}) {
-    for (const bool recompute : {false, true}) {
-      if (recompute && config.trainer.recompute == config::Recompute::blocks && !offload) continue;
-      if (offload && !recompute) continue;
-      for (const RunConfig& smaller : in_smaller_batches(config, batch)) {
-        for (const PlacementChoice& placement : placements_for(config, ranks)) {
-          RunConfig way = smaller;
-          way.parallel.shard = placement.shard;
-          way.parallel.replicate = placement.replicate;
-          if (recompute) way.trainer.recompute = config::Recompute::blocks;
-          way.trainer.offload_checkpoints = config.trainer.offload_checkpoints || offload;
-          ways.push_back(std::move(way));
-        }
+  for (const auto& [policy, offload] : kept) {
+    for (const RunConfig& smaller : in_smaller_batches(config, batch)) {
+      for (const PlacementChoice& placement : placements_for(config, ranks)) {
+        RunConfig way = smaller;
+        way.parallel.shard = placement.shard;
+        way.parallel.replicate = placement.replicate;
+        way.trainer.recompute = policy;
+        way.trainer.offload_checkpoints = offload;
+        ways.push_back(std::move(way));
       }
     }
   }
@@ -140,7 +141,9 @@ std::optional<std::int64_t> largest_batch(const MemoryPlan& plan) {
     return memory && fits(*memory, plan.wish);
   };
   if (!holds(1)) return std::nullopt;
-  std::int64_t good = 1, bad = 2;
+  std::int64_t good = std::clamp<std::int64_t>(plan.batch.batch_size, 1, kMostSamples);
+  if (good > 1 && !holds(good)) good = 1;
+  std::int64_t bad = 2 * good;
   while (bad <= kMostSamples && holds(bad)) good = bad, bad *= 2;
   while (bad - good > 1) {
     const std::int64_t middle = (good + bad) / 2;
@@ -165,12 +168,12 @@ std::string PlacementChoice::name() const {
 
 std::vector<PlacementChoice> placements_for(const RunConfig& config, int ranks) {
   using enum config::ShardKind;
+  const PlacementChoice own{config.parallel.shard, config.parallel.replicate};
+  if (ranks == 1) return {own.replicate == 1 ? own : PlacementChoice{none}};  // nothing is cut, whatever it is called
   std::vector<PlacementChoice> list{{none}};
-  if (ranks == 1) return list;
   if (!config.lora.enabled) list.insert(list.end(), {{optimizer}, {gradients}});
   if (constexpr int machine = 8; ranks > machine && ranks % machine == 0) list.push_back({full, ranks / machine});
   list.push_back({full});
-  const PlacementChoice own{config.parallel.shard, config.parallel.replicate};
   if (std::find(list.begin(), list.end(), own) == list.end() && ranks % own.replicate == 0) list.insert(list.begin(), own);
   return list;
 }

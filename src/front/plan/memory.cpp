@@ -115,7 +115,7 @@ std::string advice_text(const MemoryPlan& plan) {
                 : fmt::format("  {} with {}{}, {} per rank:\n",
                               verdict_of(change.memory, *plan.wish.device_bytes) == Verdict::tight ? "is likely to fit" : "fits",
                               change.effect, where, human(change.memory.total()));
-    text += fmt::format("    {}{}{}\n", plan.command, change.settings.empty() ? "" : " ", base::join(change.settings, " "));
+    text += fmt::format("    {}\n", command_with(plan, change.settings));
   }
   return text;
 }
@@ -127,6 +127,15 @@ MemoryPlan plan_memory(const config::RunConfig& config, const layout::MemoryWish
   MemoryPlan plan{.config = config, .batch = config::plan_batch(config, wish.ranks), .wish = wish, .memory = {}};
   plan.memory = layout::rank_memory(config, plan.batch, wish);
   return plan;
+}
+
+std::string command_with(const MemoryPlan& plan, const std::vector<std::string>& settings) {
+  const auto key = [](const std::string& setting) { return setting.substr(0, setting.find('=') + 1); };
+  std::vector<std::string> words = plan.command;
+  for (const std::string& given : plan.settings)
+    if (std::ranges::none_of(settings, [&](const std::string& other) { return other.starts_with(key(given)); })) words.push_back(given);
+  words.insert(words.end(), settings.begin(), settings.end());
+  return base::shell_line(words);
 }
 
 std::string to_text(const MemoryPlan& plan) {
@@ -164,7 +173,11 @@ void add_advice(nlohmann::ordered_json& json, const MemoryPlan& plan) {
   json["changes"] = nlohmann::ordered_json::array();
   for (const Change& change : advice.changes)
     json["changes"].push_back(
-        {{"effect", change.effect}, {"settings", change.settings}, {"ranks", change.ranks}, {"total", change.memory.total()}});
+        {{"effect", change.effect},
+         {"settings", change.settings},
+         {"ranks", change.ranks},
+         {"total", change.memory.total()},
+         {"command", command_with(plan, change.settings)}});
 }
 
 }  // namespace

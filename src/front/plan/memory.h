@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
 #include "layout/memory/memory.h"
@@ -15,8 +16,11 @@ struct MemoryPlan {
   config::BatchPlan batch;
   layout::MemoryWish wish;
   layout::RankMemory memory;
-  std::string command = {};  // that starts it: "lockstep train -f models/nano.yaml"
+  // The words that start it: "lockstep train -f models/nano.yaml", and settings.
+  std::vector<std::string> command = {}, settings = {};
 };
+// The command with these settings as well, in place of others for the same.
+std::string command_with(const MemoryPlan& plan, const std::vector<std::string>& settings);
 // UserError where the batch, or groups of shards, do not divide by the ranks.
 MemoryPlan plan_memory(const config::RunConfig& config, const layout::MemoryWish& wish);
 

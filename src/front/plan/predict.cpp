@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "layout/decoder.h"
+#include "layout/memory/memory.h"
 
 namespace lockstep::plan {
 namespace {
@@ -49,9 +50,10 @@ Links links_named(std::string_view names, int machine) {
   return {link_named(names.substr(0, plus)), link_named(between), machine};
 }
 
-std::vector<int> gpu_counts(int gpus) {
+std::vector<int> gpu_counts(int gpus, int groups) {
   std::vector<int> counts;
-  for (int count = 1; count < gpus; count *= 2) counts.push_back(count);
+  for (int count = 1; count < gpus; count *= 2)
+    if (count == 1 || count % groups == 0) counts.push_back(count);
   counts.push_back(gpus);
   return counts;
 }
@@ -68,7 +70,8 @@ Prediction predict_shards(const Measured& measured, const Links& links, const la
   const auto seconds = [&](std::int64_t bytes, std::int64_t times) { return time_over(link, static_cast<double>(bytes), times); };
   // Layers do not hide what forward begins with, nor what backward ends with: gathers of the embedding and the first layer, which come
   // behind the update before, and the embedding's reduction.
-  const double ends = seconds(measured.late_bytes / sharers * (sharers - 1), 1);
+  const auto whole = [&](std::int64_t bytes) { return bytes == 0 ? 0 : seconds(bytes / sharers * (sharers - 1), 1); };
+  const double first = whole(measured.embedding_bytes), last = whole(measured.late_bytes);
   const auto average = [](double all, std::int64_t times) { return times == 0 ? 0 : all / static_cast<double>(times); };
   Prediction result{.gpus = gpus, .step_s = measured.step_seconds};
   const double gathers = seconds(moved.gathered_bytes, moved.gathers), reductions = seconds(moved.reduced_bytes, moved.reductions);
@@ -77,13 +80,18 @@ Prediction predict_shards(const Measured& measured, const Links& links, const la
   const double backward = measured.reduces_always ? backward_share * measured.step_seconds : last_backward;
   result.communication_s = gathers + reductions;
   if (moved.gathers > 0)
-    result.exposed_s += std::max({ends + average(gathers, moved.gathers) - measured.update_seconds, gathers - measured.step_seconds, 0.0});
-  if (moved.reductions > 0) result.exposed_s += std::max({ends, average(reductions, moved.reductions), reductions - backward});
+    result.exposed_s += std::max({first + average(gathers, moved.gathers) - measured.update_seconds, gathers - measured.step_seconds, 0.0});
+  if (moved.reductions > 0) result.exposed_s += std::max({last, average(reductions, moved.reductions), reductions - backward});
   if (moved.exchanges > 0) {
     const double all = time_over(apart, static_cast<double>(moved.exchanged_bytes), moved.exchanges);
     const double late = time_over(apart, 2.0 * (replicas - 1) / replicas * static_cast<double>(measured.late_bytes) / sharers, 1);
     result.communication_s += all;
     result.exposed_s += std::max(late, all - last_backward);
+  }
+  if (measured.adapters) {
+    const Prediction sums = predict(measured, links.of(gpus), gpus);
+    result.communication_s += sums.communication_s;
+    result.exposed_s += sums.exposed_s;
   }
   result.step_s += result.exposed_s;
   result.efficiency = measured.step_seconds / result.step_s;
@@ -112,20 +120,26 @@ Prediction predict(const Measured& measured, const Link& link, int gpus) {
 }
 
 Prediction predict_for(const config::RunConfig& config, const Measured& measured, const Links& links, int gpus) {
-  // Groups of shards that do not divide this number of GPUs are not a layout of it.
-  if (measured.sharded && gpus > 1 && gpus % config.parallel.replicate == 0)
-    return predict_shards(measured, links, layout::tables_of(config, measured.accumulation, gpus));
+  if (measured.sharded && gpus > 1) {
+    const layout::Tables tables = layout::tables_of(config, measured.accumulation, gpus);
+    if (tables.traffic != layout::Traffic{}) return predict_shards(measured, links, tables);
+  }
   return predict(measured, links.of(gpus), gpus);
 }
 
 Measured measured_of(const config::RunConfig& config) {
   const std::int64_t width = config.parallel.reduce_dtype == config::ReduceDType::f32 ? 4 : layout::bytes_of(config.model.dtype);
   const layout::Placement placement = layout::placement_of(config);
-  return {.gradient_bytes = layout::count_parameters(config.model) * width,
-          .late_bytes = config.model.vocab_size * config.model.hidden_size * width,
+  const std::int64_t embedding = config.model.vocab_size * config.model.hidden_size;
+  std::int64_t trained = 0;
+  for (const layout::HeldUnit& unit : layout::held_units(config)) trained += unit.holding.trained ? unit.flat.elements : 0;
+  return {.gradient_bytes = trained * width,
+          .late_bytes = config.lora.enabled ? 0 : embedding * width,
           .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_cap_mb * (1 << 20)),
           .sharded = placement != layout::replicas,
-          .reduces_always = placement.gradients != layout::Spread::whole};
+          .reduces_always = placement.gradients != layout::Spread::whole,
+          .adapters = config.lora.enabled,
+          .embedding_bytes = embedding * layout::bytes_of(config.model.dtype)};
 }
 
 std::string shards_formula() {
@@ -152,7 +166,7 @@ std::string to_text(const Measured& measured, const Links& links, const std::vec
   const std::int64_t buckets = (measured.gradient_bytes + measured.bucket_bytes - 1) / measured.bucket_bytes;
   std::string text = fmt::format("one GPU's step: {:.2f} ms, {} micro-batches; gradients: {}{}\n", measured.step_seconds * 1e3,
                                  measured.accumulation, base::human_bytes(static_cast<std::uint64_t>(measured.gradient_bytes)),
-                                 measured.sharded ? ", cut between GPUs" : fmt::format(" in {} buckets", buckets));
+                                 measured.sharded && !measured.adapters ? ", cut between GPUs" : fmt::format(" in {} buckets", buckets));
   const auto line = [&](std::string_view what, const Link& link) {
     text += fmt::format("{}: {}, {:.1f} GB/s, {:.1f} us a message ({})\n", what, link.name, link.bytes_per_second * 1e-9,
                         link.latency_s * 1e6, link.basis);
@@ -164,7 +178,10 @@ std::string to_text(const Measured& measured, const Links& links, const std::vec
     text += fmt::format("{:>5} {:>9.2f} ms {:>12.2f} ms {:>7.2f} ms {:>8.2f}x {:>9.1f} %\n", p.gpus, p.step_s * 1e3,
                         p.communication_s * 1e3, p.exposed_s * 1e3, p.speed_up, 100 * p.efficiency);
   }
-  return text + "\nA prediction, not a measurement:\n" + (measured.sharded ? shards_formula() : formula());
+  text += "\nA prediction, not a measurement:\n";
+  if (measured.sharded) text += shards_formula();
+  if (measured.sharded && measured.adapters) text += "what adapters exchange, and its part of the above:\n";
+  return text + (measured.sharded && !measured.adapters ? "" : formula());
 }
 
 std::string to_json(const Measured& measured, const Links& links, const std::vector<Prediction>& predictions) {

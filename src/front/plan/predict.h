@@ -36,12 +36,14 @@ Links links_named(std::string_view names, int machine);  // "nvlink8", or "nvlin
 struct Measured {
   double step_seconds = 0;  // of one GPU, or of a rank whose links take no time
   std::int64_t gradient_bytes = 0;
-  std::int64_t late_bytes = 0;  // of them, what only the end of backward completes: the embedding's
+  std::int64_t late_bytes = 0;  // of them, what only the end of backward completes: the embedding's, where it is trained
   std::int64_t bucket_bytes = 25 << 20;
   std::int64_t accumulation = 1;  // micro-batches a step: only the last one's backward hides communication
-  bool sharded = false;           // predicted by predict_shards()
+  bool sharded = false;           // predicted by predict_shards(), where these GPUs cut anything between them
   bool reduces_always = false;    // sharded: every micro-batch's gradients are reduced, not only the last one's
   double update_seconds = 0;      // of the step, the optimizer's; 0 where nobody knows
+  bool adapters = false;          // sharded: what is trained is whole on every GPU, and reduced as by replicas
+  std::int64_t embedding_bytes = 0;  // sharded: what forward begins with
 };
 
 struct Prediction {
@@ -63,8 +65,8 @@ Measured measured_of(const config::RunConfig& config);
 
 std::string formula();
 std::string shards_formula();
-// 1, 2, 4 .. up to `gpus`, and `gpus` itself.
-std::vector<int> gpu_counts(int gpus);
+// 1, 2, 4 .. up to `gpus`, and `gpus` itself; those that make so many groups.
+std::vector<int> gpu_counts(int gpus, int groups = 1);
 std::string to_text(const Measured& measured, const Links& links, const std::vector<Prediction>& predictions);
 std::string to_json(const Measured& measured, const Links& links, const std::vector<Prediction>& predictions);
 

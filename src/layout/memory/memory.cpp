@@ -61,6 +61,16 @@ std::int64_t rotary_bytes(const Dims& d, std::int64_t time) {
   return 2 * f32_bytes * std::max(time, std::min(2 * time, d.max_time)) * (d.head_dim / 2);
 }
 
+std::int64_t sample_bytes(const config::RunConfig& config, int ranks) {
+  if (config.monitor.sample_tokens == 0) return 0;
+  const auto prompts = std::max<std::int64_t>(1, std::int64_t(config.monitor.sample_prompts.size()));
+  const std::int64_t tokens = std::min(Dims(config.model).max_time, kPromptTokens + config.monitor.sample_tokens);
+  const std::int64_t writers = sharing_ranks(config, ranks) == 1 ? ranks : 1;  // ranks that hold layers between them write all texts together
+  return kv_cache_bytes(config.model, base::ceil_div(prompts, writers), tokens);
+}
+
+std::int64_t time_of(const config::RunConfig& config) { return config.data.seq_len > 0 ? config.data.seq_len : Dims(config.model).max_time; }
+
 // Inputs of blocks that have left the device, for one row. The first block's is the embedding's output, which stays.
 std::int64_t offloaded_row_bytes(const config::RunConfig& config, const std::vector<Recompute>& policies) {
   if (!config.trainer.offload_checkpoints) return 0;
@@ -103,13 +113,6 @@ std::int64_t owned_update_bytes(const ShardedMemory& shards, int sharing) {
 
 std::int64_t exchange_bytes(const config::RunConfig& config, GradientForm form, const ShardedMemory& shards, int sharing) {
   return std::max(reduction_bytes(config, form, shards, sharing), owned_update_bytes(shards, sharing));
-}
-
-std::int64_t logits_bytes_for(const StepMemory& step, const MemoryWish& wish, bool head_trained) {
-  if (!wish.on_gpu) return cpu_logits_bytes;
-  const bool lean = std::find(step.recompute.begin(), step.recompute.end(), Recompute::none) == step.recompute.end();
-  if (!head_trained || lean) return lean_logits_bytes;
-  return wish.device_bytes ? trained_logits_bytes(*wish.device_bytes) : most_logits_bytes;
 }
 
 // Weights, masters, states: what is there before gradients and activations are planned.
@@ -169,20 +172,6 @@ std::int64_t kv_cache_bytes(const config::ModelConfig& model, std::int64_t seque
   return 2 * d.layers * sequences * round_up(tokens, kv_cache_step) * d.kv_width() * bytes_of(model.dtype);
 }
 
-std::int64_t trained_logits_bytes(std::int64_t device_bytes) {
-  return std::clamp(device_bytes / 32, std::int64_t{128} << 20, most_logits_bytes);
-}
-
-std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocab, std::int64_t element_size, std::int64_t chunk_bytes,
-                               std::int64_t most_chunks) {
-  constexpr std::int64_t row_step = 128;
-  rows = std::max<std::int64_t>(1, rows);
-  const std::int64_t most = std::max(row_step, chunk_bytes / (vocab * element_size));
-  // Chunks of one size: the last is no sliver.
-  const std::int64_t even = base::ceil_div(rows, std::min(most_chunks, base::ceil_div(rows, most)));
-  return std::min(rows, round_up(even, row_step));
-}
-
 std::string_view name_of(Part part) {
   switch (part) {
     case Part::weights: return "weights";
@@ -230,6 +219,19 @@ std::int64_t RankMemory::total() const {
   return bytes;
 }
 
+bool trains_output_matrix(const std::vector<HeldUnit>& units, const config::RunConfig& config) {
+  const Role matrix = config.model.tie_embeddings && !config.lora.enabled ? Role::token_embedding : Role::output_head;
+  for (const HeldUnit& unit : units)
+    if (unit.holding.trained && std::ranges::any_of(unit.spec.leaves, [&](const LeafSpec& leaf) { return leaf.role == matrix; })) return true;
+  return false;
+}
+
+std::int64_t beside_steps_bytes(const config::RunConfig& given, int ranks) {
+  config::RunConfig config = given;
+  config.model = with_defaults(config.model);
+  return sample_bytes(config, ranks) + rotary_bytes(Dims(config.model), time_of(config));
+}
+
 std::int64_t exchange_bytes(const config::RunConfig& config, int ranks, bool on_gpu) {
   const int sharing = sharing_ranks(config, ranks);
   if (sharing == 1) return 0;
@@ -242,7 +244,7 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   config.model = with_defaults(config.model);
   const Dims d(config.model);
   const std::vector<HeldUnit> units = held_units(config);
-  const std::int64_t element = bytes_of(config.model.dtype), time = config.data.seq_len > 0 ? config.data.seq_len : d.max_time;
+  const std::int64_t element = bytes_of(config.model.dtype), time = time_of(config);
   const MicroBatch micro_batch{batch.batch_size, time};
   const std::int64_t rows = micro_batch.rows(), micro_batches = batch.gradient_accumulation;
 
@@ -251,15 +253,11 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   const ShardedMemory shards = sharing > 1 ? sharded_memory(units, config, sharing) : ShardedMemory{};
   memory.parts = sharing > 1 ? shards.parts : standing_parts(units, config);
   std::int64_t gradient_elements = shards.gradient_elements;
-  bool head_trained = false;
-  for (const HeldUnit& unit : units) {
-    if (!unit.holding.trained) continue;
-    if (sharing == 1) gradient_elements += unit.flat.elements;
-    for (const LeafSpec& leaf : unit.spec.leaves)
-      head_trained |= leaf.role == (d.tied && !config.lora.enabled ? Role::token_embedding : Role::output_head);
-  }
+  if (sharing == 1)
+    for (const HeldUnit& unit : units) gradient_elements += unit.holding.trained ? unit.flat.elements : 0;
+  const LogitsRoom logits = logits_room(wish.on_gpu, trains_output_matrix(units, config), wish.device_bytes);
   constexpr std::int64_t plenty = std::int64_t{1} << 60;
-  const std::int64_t unclaimed = wish.device_bytes ? *wish.device_bytes - memory.total() : plenty;
+  const std::int64_t unclaimed = wish.device_bytes ? *wish.device_bytes - memory.total() - beside_steps_bytes(config, wish.ranks) : plenty;
   const auto exchange = [&](GradientForm form) {
     return sharing > 1 ? exchange_bytes(config, form, shards, sharing) : bucket_bytes(config, form, gradient_elements);
   };
@@ -271,7 +269,8 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
                         .gradient_elements = gradient_elements,
                         .sum_elements = shards.sum_elements,
                         .unclaimed_bytes = unclaimed,
-                        .exchange_bytes = sharing > 1 ? exchange(GradientForm::f32) + beside_reserve(config, sharing, wish.on_gpu) : 0},
+                        .exchange_bytes = sharing > 1 ? exchange(GradientForm::f32) + beside_reserve(config, sharing, wish.on_gpu) : 0,
+                        .logits = logits},
                        [](bool fits) { return fits; });
 
   const GradientForm form = memory.step.gradients;
@@ -284,9 +283,7 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
   memory.offloaded_bytes = wish.on_gpu ? rows * offloaded_row_bytes(config, memory.step.recompute) : 0;
   add(Part::activations, rows * row_bytes(config, memory.step.recompute) + rotary_bytes(d, time) - memory.offloaded_bytes);
   add(Part::dense_copy, config.lora.enabled ? dense_buffer_bytes(config.model, element) : 0);
-  const std::int64_t chunk =
-      logits_chunk_rows(rows, d.vocab, element, logits_bytes_for(memory.step, wish, head_trained), most_head_chunks(form, micro_batches));
-  add(Part::logits, chunk * d.vocab * element, /*exact=*/!wish.on_gpu);
+  add(Part::logits, logits_bytes(config, rows, logits.beside(memory.step.recompute), form, micro_batches), /*exact=*/!wish.on_gpu);
   std::int64_t kept_low = 0;
   for (std::int64_t layer = 0; layer < d.layers; ++layer)
     for (const AdaptedMatrix& adapted : adapted_matrices(config.model, config.lora, layer)) kept_low += adapted.low_width();
@@ -296,12 +293,7 @@ RankMemory rank_memory(const config::RunConfig& given, const config::BatchPlan& 
     add(Part::communication, exchange(form), false);
     add(Part::communicators, communicator_bytes(config, sharing, wish.on_gpu), false);
   }
-  if (config.monitor.sample_tokens > 0) {
-    const auto prompts = std::max<std::int64_t>(1, std::int64_t(config.monitor.sample_prompts.size()));
-    const std::int64_t tokens = std::min(d.max_time, kPromptTokens + config.monitor.sample_tokens);
-    const std::int64_t writers = sharing == 1 ? wish.ranks : 1;  // ranks that hold layers between them write all texts together
-    add(Part::samples, kv_cache_bytes(config.model, base::ceil_div(prompts, writers), tokens), false);
-  }
+  add(Part::samples, sample_bytes(config, wish.ranks), false);
   if (wish.on_gpu) add(Part::reserve, activation_reserve_bytes, false);
   std::erase_if(memory.parts, [](const PartBytes& one) { return one.bytes == 0; });
   std::stable_sort(memory.parts.begin(), memory.parts.end(), [](const PartBytes& a, const PartBytes& b) { return a.part < b.part; });

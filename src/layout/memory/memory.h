@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "layout/memory/logits.h"
 #include "layout/memory/step_memory.h"
 #include "layout/unit.h"
 
@@ -21,6 +22,8 @@ struct HeldUnit {
 };
 // The units of a run in forward order, those of the model first, then those of its adapters.
 std::vector<HeldUnit> held_units(const config::RunConfig& config);
+// Whether the matrix that makes logits is trained, as itself or beside frozen ones.
+bool trains_output_matrix(const std::vector<HeldUnit>& units, const config::RunConfig& config);
 // How the model's units are held, and how adapters beside them are.
 Holding model_holding(const config::RunConfig& config);
 Holding adapter_holding(const config::RunConfig& config);
@@ -31,15 +34,6 @@ std::int64_t state_bytes(const HeldUnit& unit, config::Optimizer method);
 // Keys and values of `sequences` texts of so many tokens, in room that grows by steps of 64.
 inline constexpr std::int64_t kv_cache_step = 64;
 std::int64_t kv_cache_bytes(const config::ModelConfig& model, std::int64_t sequences, std::int64_t tokens);
-
-// Rows of logits that the head makes at once. chunk_bytes: what a chunk may take; most_chunks: gradients may not be added to more often.
-std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocab, std::int64_t element_size, std::int64_t chunk_bytes,
-                               std::int64_t most_chunks);
-inline constexpr std::int64_t cpu_logits_bytes = std::int64_t{1} << 20;     // a CPU wants the chunk in its cache
-inline constexpr std::int64_t lean_logits_bytes = std::int64_t{256} << 20;  // less than attention's backward takes later
-// A trained matrix's whole gradient is read and written again by every chunk: few of them, but memory is left to the rest. Never what
-// happens to be free: the cuts decide the order of sums.
-std::int64_t trained_logits_bytes(std::int64_t device_bytes);
 
 enum class Part {
   weights,        // trained, in the type that forward reads
@@ -88,6 +82,8 @@ struct MemoryWish {
   bool on_gpu = true;
   std::optional<std::int64_t> device_bytes = {};  // what trainer.recompute = auto and gradients may fill; nothing: all that they like
 };
+// What is there beside a micro-batch: tables of positions, keys and values of texts written between steps.
+std::int64_t beside_steps_bytes(const config::RunConfig& config, int ranks);
 // Beside the units themselves, what gathers and reductions of cut ones take on their way, at most (f32 gradients); 0 where units are whole.
 std::int64_t exchange_bytes(const config::RunConfig& config, int ranks, bool on_gpu);
 // batch: config::plan_batch() for so many ranks.

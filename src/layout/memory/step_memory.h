@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "layout/memory/logits.h"
 #include "layout/recompute.h"
 
 namespace lockstep::layout {
@@ -35,6 +36,10 @@ inline bool needs_sums(GradientForm form, std::int64_t micro_batches) {
 // Chunks of logits a micro-step: so many additions to the output matrix's gradient, and one more where that is the embedding's too.
 std::int64_t most_head_chunks(GradientForm form, std::int64_t micro_batches);
 
+// Of one chunk, where so many bytes are allowed.
+std::int64_t logits_bytes(const config::RunConfig& config, std::int64_t rows, std::int64_t allowed, GradientForm form,
+                          std::int64_t micro_batches);
+
 struct StepMemory {
   GradientForm gradients = GradientForm::f32;
   std::vector<Recompute> recompute;  // one per block
@@ -50,6 +55,7 @@ struct StepQuestion {
   std::int64_t sum_elements = 0;       // kept beside them: shares of cut units, sums of micro-batches
   std::int64_t unclaimed_bytes = 0;    // free for gradients and activations together
   std::int64_t exchange_bytes = 0;     // of it, what gradients of cut units take on their way
+  LogitsRoom logits = {};
 };
 // f32 gradients where they fit without more recomputation. agree: given this rank's answer, that of all ranks; they exchange gradients, so
 // all take the same form.

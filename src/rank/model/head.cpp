@@ -19,11 +19,10 @@ using base::ceil_div;
 // as leave memory to the rest. Never what happens to be free: the cuts decide the order of sums.
 // A frozen matrix has no gradient, so there a chunk need only be large enough to keep the device busy.
 std::int64_t affordable_chunk(const at::Device& device, bool trained, bool lean) {
-  if (!device.is_cuda()) return layout::cpu_logits_bytes;
-  if (!trained || lean) return layout::lean_logits_bytes;
   std::uint64_t free = 0, total = 0;
-  kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
-  return layout::trained_logits_bytes(std::int64_t(total));
+  if (device.is_cuda()) kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
+  const layout::LogitsRoom room = layout::logits_room(device.is_cuda(), trained, std::int64_t(total));
+  return lean ? room.lean : room.whole;
 }
 
 }  // namespace

@@ -10,6 +10,13 @@
 namespace lockstep::train {
 namespace {
 
+// What a loss that overflows leaves in every unit. Padding stays as it is: nothing computes it.
+void spoil(model::Totals& totals, const model::Store& store) {
+  totals.of(sum::loss).fill_(NAN);
+  for (const model::HeldSlice& slice : store.updates())
+    if (slice.count > 0) slice.gradients.narrow(0, 0, 1).fill_(NAN);
+}
+
 // What this rank has to say beside its losses.
 void add_own_line(const Run& run, model::Totals& totals) {
   const int rank = run.mesh->everyone().rank();
@@ -63,14 +70,11 @@ StepOutcome train_step(Run& run) {
     totals.add(sum::trained, static_cast<double>(batch.trained));
     outcome.samples.insert(outcome.samples.end(), batch.samples.begin(), batch.samples.end());
   }
-  if (run.faults.spoils_loss(outcome.step)) {
-    totals.of(sum::loss).fill_(NAN);
-    for (const model::HeldSlice& slice : run.replica.store->updates()) slice.gradients.fill_(NAN);
-  }
 
   run.enter(journal::Phase::reducing);
   outcome.backward_done = Moment(device);
   run.gradients->finish(mesh.loss());
+  if (run.faults.spoils_loss(outcome.step)) spoil(totals, *run.replica.store);
   run.time->enter(journal::Part::optimizer);
   totals.add_all(sum::squares, run.optimizer->sum_of_squares());  // of the units that this rank counts
   add_own_line(run, totals);

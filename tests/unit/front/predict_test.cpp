@@ -76,7 +76,8 @@ TEST(Predict, GathersAndReductionsOfShards) {
     EXPECT_NEAR(p.exposed_s, c.exposed, 1e-9) << c.what;
     EXPECT_NEAR(p.speed_up, 8 * 0.3 / (0.3 + c.exposed), 1e-9) << c.what;
   }
-  Measured embedding{.step_seconds = 0.3, .late_bytes = 800000000, .sharded = true, .reduces_always = true};
+  Measured embedding{
+      .step_seconds = 0.3, .late_bytes = 800000000, .sharded = true, .reduces_always = true, .embedding_bytes = 800000000};
   const auto exposed = [&] {
     return predict_shards(embedding, both({"test", 10 * GB, 0, ""}), cut(8, {10, 5, 1000000000, 900000000})).exposed_s;
   };
@@ -99,7 +100,7 @@ TEST(Predict, ReplicasOfShardsMeetOverTheLinkBetweenMachines) {
   measured.accumulation = 4;
   EXPECT_NEAR(predict_shards(measured, links, tables).exposed_s, 0.01 + 0.01 + 0.1 - 0.05, 1e-9);
   // The embedding's: its gather before the first layer's, 3/4 of it within a machine, then half of a quarter there and back.
-  measured.late_bytes = 80000000;
+  measured.late_bytes = measured.embedding_bytes = 80000000;
   EXPECT_NEAR(predict_shards(measured, links, tables).exposed_s, 0.016 + 0.01 + 0.05, 1e-9);
   measured.accumulation = 1;
   EXPECT_NEAR(predict_shards(measured, links, tables).exposed_s, 0.016 + 0.01 + 0.02, 1e-9);

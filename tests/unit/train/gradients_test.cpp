@@ -136,7 +136,8 @@ TEST(GradientForms, F32WhereItFitsBesideTheSameActivations) {
     const config::BatchPlan batch{4096, 16, 4096 * 16, 0};
     const auto form = [&](std::int64_t free) { return plan_memory({config, batch, 16, 1, free}, replica, [](bool fits) { return fits; }); };
     const auto all_kept = std::vector(1, recompute == config::Recompute::blocks ? model::Recompute::blocks : model::Recompute::none);
-    const std::int64_t need = layout::needed_bytes(config.model, {4096, 16}, 2, all_kept), more = 2 * replica.gradient_elements();
+    const std::int64_t need = layout::needed_bytes(config.model, {4096, 16}, 2, all_kept) + layout::beside_steps_bytes(config, 1),
+                       more = 2 * replica.gradient_elements();
     EXPECT_EQ(form(need + more).gradients, GradientForm::f32);
     EXPECT_EQ(form(need + more).recompute, all_kept);
     EXPECT_EQ(form(need + more - 1).gradients, GradientForm::flushed);

@@ -1,6 +1,7 @@
 // `lockstep plan`: what memory a run takes on each rank, and what more GPUs would bring, predicted from one GPU's measured step.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -24,7 +25,8 @@ namespace {
 struct PlanWish {
   std::string model, link = "nvlink", from, memory, device = "gpu";
   std::vector<std::string> settings;  // section.key=value
-  int gpus = 8, machine = 8;
+  std::optional<int> gpus;
+  int machine = 8;
   std::optional<double> step_seconds, bandwidth, latency, bucket_mb;
   std::optional<std::int64_t> accumulation;
   bool json = false;
@@ -38,7 +40,8 @@ void describe(CLI::App& app, PlanWish& wish) {
   app.add_option("--device", wish.device, "gpu or cpu")->capture_default_str()->check(CLI::IsMember({"gpu", "cpu"}));
   app.add_option("--step-seconds", wish.step_seconds, "one GPU's measured step")->check(CLI::PositiveNumber);
   app.add_option("--from", wish.from, "a one-rank run's summary.json, or what `lockstep bench step --json` printed");
-  app.add_option("--gpus", wish.gpus, "the most GPUs to predict for")->capture_default_str()->check(CLI::Range(1, 1 << 16));
+  app.add_option("--gpus", wish.gpus, "ranks that memory is planned for, and the most to predict for; as the settings say, or 8")
+      ->check(CLI::Range(1, 1 << 16));
   app.add_option("--link", wish.link, "nvlink, pcie4, ib400 or ethernet-100; nvlink+ib400: within a machine and between machines")
       ->capture_default_str();
   app.add_option("--machine", wish.machine, "GPUs of a machine")->capture_default_str()->check(CLI::Range(1, 1 << 12));
@@ -67,19 +70,39 @@ std::optional<config::RunConfig> config_of(const PlanWish& wish) {
   return config::load(request).values;
 }
 
+std::optional<plan::MeasuredRun> measured_run(const PlanWish& wish, const std::optional<config::RunConfig>& config) {
+  if (wish.from.empty()) return std::nullopt;
+  std::error_code error;
+  base::refuse_if_hidden(wish.from);
+  if (!std::filesystem::is_regular_file(wish.from, error)) throw base::usage_error("plan", "--from {}: there is no such file.", wish.from);
+  plan::MeasuredRun run = plan::read_measured(base::read_text(wish.from), wish.from);
+  if (!config) return run;
+  const auto parameters = static_cast<double>(layout::count_parameters(config->model)), measured = static_cast<double>(run.parameters);
+  constexpr double of_adapters = 0.1;  // that a run of the same model may have beside it
+  if (std::abs(measured - parameters) > of_adapters * parameters)
+    throw base::usage_error("plan", "--from {} is a step of {} parameters ({}), {} has {}. Measure a step of that model.", wish.from,
+                            base::human_count(measured), run.what, wish.model, base::human_count(parameters));
+  return run;
+}
+
+// A step is planned as it was measured, or as the flag says: memory and time of the same.
+void take_accumulation(const PlanWish& wish, const std::optional<plan::MeasuredRun>& run, config::RunConfig& config) {
+  if (wish.accumulation)
+    config.trainer.gradient_accumulation = *wish.accumulation;
+  else if (run && config.trainer.global_batch_size == 0)
+    config.trainer.gradient_accumulation = run->accumulation;
+}
+
 // Nothing where no step was measured.
-std::optional<plan::Measured> measured_of(const PlanWish& wish, const std::optional<config::RunConfig>& config) {
+std::optional<plan::Measured> measured_of(const PlanWish& wish, const std::optional<config::RunConfig>& config,
+                                          const std::optional<plan::MeasuredRun>& run) {
   plan::Measured measured = config ? plan::measured_of(*config) : plan::Measured{};
-  if (!wish.from.empty()) {
-    std::error_code error;
-    base::refuse_if_hidden(wish.from);
-    if (!std::filesystem::is_regular_file(wish.from, error))
-      throw base::usage_error("plan", "--from {}: there is no such file.", wish.from);
-    const plan::MeasuredRun run = plan::read_measured(base::read_text(wish.from), wish.from);
-    measured.step_seconds = run.step_seconds;
-    measured.update_seconds = run.update_seconds;
-    if (!config) measured.gradient_bytes = run.parameters * bytes_of(run.dtype);
-    measured.accumulation = run.accumulation;
+  if (config) measured.accumulation = config::plan_batch(*config, *wish.gpus).gradient_accumulation;
+  if (run) {
+    measured.step_seconds = run->step_seconds;
+    measured.update_seconds = run->update_seconds;
+    if (!config) measured.gradient_bytes = run->parameters * bytes_of(run->dtype);
+    measured.accumulation = run->accumulation;
   }
   if (wish.step_seconds) measured.step_seconds = *wish.step_seconds;
   if (wish.accumulation) measured.accumulation = *wish.accumulation;
@@ -98,10 +121,12 @@ std::optional<plan::Measured> measured_of(const PlanWish& wish, const std::optio
 
 // Sizes come from the plan's own flags: --gpus says how many ranks there are.
 plan::MemoryPlan memory_of(const PlanWish& wish, const config::RunConfig& config) {
-  layout::MemoryWish asked{.ranks = wish.gpus, .on_gpu = wish.device == "gpu"};
+  layout::MemoryWish asked{.ranks = *wish.gpus, .on_gpu = wish.device == "gpu"};
   if (!wish.memory.empty()) asked.device_bytes = plan::parse_memory(wish.memory);
   plan::MemoryPlan plan = plan::plan_memory(config, asked);
-  plan.command = fmt::format("lockstep train -f {}{}{}", wish.model, wish.settings.empty() ? "" : " ", base::join(wish.settings, " "));
+  plan.command = {"lockstep", "train", "-f", wish.model};
+  plan.settings = wish.settings;
+  if (wish.accumulation) plan.settings.push_back(fmt::format("trainer.gradient_accumulation={}", *wish.accumulation));
   return plan;
 }
 
@@ -134,8 +159,11 @@ int run_plan_verb(std::span<const std::string> args) {
   if (!read_flags(app, args, "plan")) return 0;
 
   const plan::Links links = links_of(wish);
-  const std::optional<config::RunConfig> config = config_of(wish);
-  const std::optional<plan::Measured> measured = measured_of(wish, config);
+  std::optional<config::RunConfig> config = config_of(wish);
+  const std::optional<plan::MeasuredRun> run = measured_run(wish, config);
+  if (config) take_accumulation(wish, run, *config);
+  if (!wish.gpus) wish.gpus = config && config->parallel.ranks > 0 ? static_cast<int>(config->parallel.ranks * config->parallel.nnodes) : 8;
+  const std::optional<plan::Measured> measured = measured_of(wish, config, run);
   std::string time, memory;
   if (config) {
     const plan::MemoryPlan plan = memory_of(wish, *config);
@@ -143,7 +171,7 @@ int run_plan_verb(std::span<const std::string> args) {
   }
   if (measured) {
     std::vector<plan::Prediction> predictions;
-    for (const int gpus : plan::gpu_counts(wish.gpus))
+    for (const int gpus : plan::gpu_counts(*wish.gpus, config ? static_cast<int>(config->parallel.replicate) : 1))
       predictions.push_back(config ? plan::predict_for(*config, *measured, links, gpus) : plan::predict(*measured, links.of(gpus), gpus));
     time = wish.json ? plan::to_json(*measured, links, predictions) : plan::to_text(*measured, links, predictions);
   }

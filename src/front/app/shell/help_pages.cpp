@@ -95,7 +95,7 @@ std::string first_sentence(const std::string& text) {
 }
 
 std::string ask_self(const std::vector<std::string>& words) {
-  std::string command = job::quoted(launch::own_program().string());
+  std::string command = base::quoted(launch::own_program().string());
   for (const std::string& word : words) command += " " + word;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen((command + " --help 2>&1").c_str(), "r"), ::pclose);
   if (!pipe) throw base::machine_error("help", "cannot run {}.", command);

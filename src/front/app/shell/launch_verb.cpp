@@ -192,7 +192,7 @@ int configure(std::span<const std::string> args) {
   std::error_code error;
   if (fs::exists(answers.config, error)) answers.config = fs::absolute(answers.config).string();  // those that come along have names
   write_answers(file, answers);
-  fmt::print("kept in {}; `lockstep launch` runs\n  {}\n", file.string(), job::shell_line(command_of(answers, {})));
+  fmt::print("kept in {}; `lockstep launch` runs\n  {}\n", file.string(), base::shell_line(command_of(answers, {})));
   return 0;
 }
 
@@ -210,7 +210,7 @@ int run_launch_verb(std::span<const std::string> args) {
   if (!answers)
     throw base::usage_error("launch", "nothing was answered yet. `lockstep launch config` asks; plain `lockstep train` needs no answers.");
   std::vector<std::string> command = command_of(*answers, more);
-  fmt::print("{}{}\n", print ? "" : "running ", job::shell_line(command));
+  fmt::print("{}{}\n", print ? "" : "running ", base::shell_line(command));
   std::fflush(stdout);
   if (print) return 0;
   if (answers->launcher == "lockstep") return run_train_verb(std::span(command).subspan(2), command[0]);

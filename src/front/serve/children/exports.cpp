@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/quiet_thread.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "front/job/naming.h"
 #include "front/serve/children/process.h"
@@ -29,7 +30,7 @@ bool is_there(const fs::path& path) {
 
 std::string command_text(const std::vector<std::vector<std::string>>& commands) {
   std::string text;
-  for (const auto& words : commands) text += (text.empty() ? "lockstep " : " && lockstep ") + job::shell_line(words);
+  for (const auto& words : commands) text += (text.empty() ? "lockstep " : " && lockstep ") + base::shell_line(words);
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "front/job/naming.h"
 
 namespace lockstep::serve {
@@ -22,7 +23,7 @@ std::vector<std::string> joined(std::vector<std::string> words, const std::vecto
 Json of_another(const std::vector<std::string>& own, const Launching& launching) {
   const std::string& launcher = launching.launcher;
   const bool several = launching.ranks.machines > 1;
-  const std::string command = job::shell_line(joined(launch::words_for_launcher(launcher, launching.ranks), own));
+  const std::string command = base::shell_line(joined(launch::words_for_launcher(launcher, launching.ranks), own));
   const char* where = launcher == "srun" ? "in a job's shell, or an sbatch script" : "in a shell";
   Json commands = Json::array({{{"where", several && launcher == "torchrun" ? "on machine 0; on the others with their --node-rank" : where},
                                 {"command", command}}});
@@ -38,9 +39,9 @@ Json of_several(const std::vector<std::string>& own, const Launching& launching)
   auto others = own;
   if (here) others.emplace_back("parallel.node_rank=1");
   Json commands = Json::array();
-  if (here) commands.push_back({{"where", "on machine 0"}, {"command", job::shell_line(own)}});
+  if (here) commands.push_back({{"where", "on machine 0"}, {"command", base::shell_line(own)}});
   commands.push_back({{"where", here ? "on the others, with their number; machine 0 tells the secret" : "here; machine 0 tells the secret"},
-                      {"command", "LOCKSTEP_SECRET=... " + job::shell_line(others)}});
+                      {"command", "LOCKSTEP_SECRET=... " + base::shell_line(others)}});
   return {{"commands", commands},
           {"starts_here", here},
           {"start_note", here ? "Start begins machine 0 here. It waits for the others; the run's page then shows the line that starts them."
@@ -64,7 +65,7 @@ Json commands_of(const std::vector<std::string>& train, const Launching& launchi
   const std::vector<std::string> own = joined({"lockstep"}, train);
   if (launching.launcher != "lockstep") return of_another(own, launching);
   if (launching.ranks.machines > 1) return of_several(own, launching);
-  return {{"commands", Json::array({{{"where", ""}, {"command", job::shell_line(own)}}})}, {"starts_here", true}, {"start_note", ""}};
+  return {{"commands", Json::array({{{"where", ""}, {"command", base::shell_line(own)}}})}, {"starts_here", true}, {"start_note", ""}};
 }
 
 }  // namespace lockstep::serve

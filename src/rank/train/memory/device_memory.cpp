@@ -40,6 +40,13 @@ std::int64_t free_memory_bytes(at::Device device) {
   return static_cast<std::int64_t>(free);
 }
 
+std::optional<std::int64_t> total_memory_bytes(at::Device device) {
+  if (!device.is_cuda()) return std::nullopt;
+  std::uint64_t free = 0, total = 0;
+  kernels::cuda_plugin().free_memory_bytes(device.index(), &free, &total);
+  return static_cast<std::int64_t>(total);
+}
+
 void empty_cache(at::Device device) {
   if (!device.is_cpu()) at::getDeviceAllocator(device.type())->emptyCache();
 }

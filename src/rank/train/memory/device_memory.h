@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace lockstep::train {
@@ -16,6 +17,8 @@ std::int64_t driver_memory_bytes(at::Device device);
 std::int64_t peak_host_memory_bytes();
 // What is left for activations; on a CPU, which pages, more than anything needs.
 std::int64_t free_memory_bytes(at::Device device);
+// All that the device has; nothing on a CPU.
+std::optional<std::int64_t> total_memory_bytes(at::Device device);
 // What the allocator keeps for later goes back to the device.
 void empty_cache(at::Device device);
 std::string describe_device(at::Device device);  // "NVIDIA H200", "cpu (AMD EPYC ..., 2 threads)"

@@ -18,6 +18,10 @@ std::vector<model::HeldSlice> by_flushes(const parallel::RankStore& store, std::
   return slices;
 }
 
+layout::LogitsRoom logits_room(const config::RunConfig& config, at::Device device) {
+  return layout::logits_room(device.is_cuda(), layout::trains_output_matrix(layout::held_units(config), config), total_memory_bytes(device));
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const MemoryQuestion& question, const parallel::Replica& replica, const std::function<bool(bool)>& agree) {
@@ -30,8 +34,10 @@ MemoryPlan plan_memory(const MemoryQuestion& question, const parallel::Replica& 
                                    .ranks = question.ranks,
                                    .gradient_elements = elements,
                                    .sum_elements = sum_elements,
-                                   .unclaimed_bytes = question.free_bytes.value_or(free_memory_bytes(gradients.device())) + standing,
-                                   .exchange_bytes = layout::exchange_bytes(question.config, question.ranks, gradients.is_cuda())},
+                                   .unclaimed_bytes = question.free_bytes.value_or(free_memory_bytes(gradients.device())) + standing -
+                                                      layout::beside_steps_bytes(question.config, question.ranks),
+                                   .exchange_bytes = layout::exchange_bytes(question.config, question.ranks, gradients.is_cuda()),
+                                   .logits = logits_room(question.config, gradients.device())},
                                   agree);
 }
 
