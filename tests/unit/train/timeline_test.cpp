@@ -33,5 +33,20 @@ TEST(Timeline, ALaneEndsWhatItIsAtWhenSomethingElseBegins) {
   EXPECT_EQ(trace.size(), 5u) << "two rows have names";
 }
 
+// An operation that was under way when the timeline started anew.
+TEST(Timeline, WhatBeganBeforeIsThereFromTheBeginning) {
+  Timeline timeline(at::kCPU);
+  timeline.begin("all_gather", "all_gather");
+  timeline.take();
+  timeline.begin("step", "forward");
+  timeline.end("all_gather");
+  timeline.end("step");
+  const std::vector<Timeline::Span> spans = timeline.take();
+  ASSERT_EQ(spans.size(), 2u);
+  const auto& gather = spans[spans[0].lane == "all_gather" ? 0 : 1];
+  EXPECT_EQ(gather.name, "all_gather");
+  EXPECT_EQ(gather.begin_ns, spans[0].begin_ns);
+}
+
 }  // namespace
 }  // namespace lockstep::train

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace lockstep::train {
 namespace {
@@ -52,12 +53,16 @@ std::vector<Timeline::Span> Timeline::take() {
   const base::Lock lock(mutex_);
   std::vector<Span> spans;
   std::map<std::string, Span> open;
+  std::set<std::string> seen;
   for (const kernels::Tape::Mark& mark : marks) {
     const What& what = known_.at(static_cast<std::size_t>(mark.what));
+    const bool first = seen.insert(what.lane).second;
     if (const auto before = open.find(what.lane); before != open.end()) {
       before->second.end_ns = mark.nanoseconds;
       spans.push_back(before->second);
       open.erase(before);
+    } else if (first && what.name.empty()) {
+      spans.push_back({what.lane, what.lane, marks.front().nanoseconds, mark.nanoseconds});
     }
     if (!what.name.empty()) open[what.lane] = {what.lane, what.name, mark.nanoseconds, 0};
   }
