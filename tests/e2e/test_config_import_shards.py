@@ -139,3 +139,12 @@ def test_every_key_of_a_section_is_spoken_of(files):
     assert "zero_optimization.stage3_max_live_parameters" in ignored and "deepspeed[zero3.json].bf16: {...}" in ignored
     line = next(line for line in report.splitlines() if "zero_optimization.stage: 3" in line)
     assert "line 2 " in line, "lines are those of the file at hand"
+
+
+def test_toml_is_named(here):  # noqa: F811
+    (here / "llama3.toml").write_text('# torchtitan\n[job]\ndump_folder = "./outputs"\n\n[parallelism]\ndata_parallel_shard_degree = -1\n')
+    for args in (["config", "import", "llama3.toml"], ["config", "import", "llama3.toml", "--from", "torchtune"], ["train", "-f", "llama3.toml", "--dry-run"]):
+        done = lockstep(here, *args)
+        assert done.returncode == 2 and "llama3.toml is TOML, which is not read: config files are YAML or JSON." in done.stderr, done.stderr
+    (here / "plain.toml").write_text('seed = 3\nname = "x"\n')
+    assert "is TOML" in lockstep(here, "config", "import", "plain.toml").stderr
