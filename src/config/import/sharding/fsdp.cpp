@@ -165,6 +165,7 @@ std::string_view unread(const Importer& to, const YAML::Node& config) {
 
 void import_fsdp(Importer& to, const YAML::Node& value) {
   if (import_is_off(value)) return to.ignore("off");
+  if (value.IsMap()) return to.refuse("must be true or a strategy; a map is fsdp_config");
   std::vector<std::string> words = words_of(value);
   const auto take = [&](std::string_view word) { return std::erase(words, std::string(word)) > 0; };
   take("auto_wrap");
