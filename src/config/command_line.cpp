@@ -139,11 +139,12 @@ class Parser {
   }
 
   static std::string expectation(const Option& option) {
-    std::string example(option.about.example);
     if (option.kind == Kind::choice) {
-      for (const Choice& choice : option.choices) example += fmt::format("{}{}", example.empty() ? "" : " | ", choice.name);
-      return example;
+      std::vector<std::string> names;
+      for (const Choice& choice : option.choices) names.emplace_back(choice.name);
+      return base::join(names, " | ");
     }
+    const std::string_view example = option.about.example;
     if (option.kind == Kind::integers) return "numbers such as 0,1";
     if (option.kind == Kind::texts) return "words such as q_proj,v_proj";
     if (!example.empty()) return fmt::format("{} such as {}", option.kind == Kind::text ? "a text" : "a number", example);

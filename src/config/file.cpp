@@ -34,6 +34,18 @@ bool looks_like_json(const std::string& text) {
   return first != text.npos && text[first] == '{';
 }
 
+// torchtitan's files and others': the first line that is no comment is [section], or key = value.
+bool looks_like_toml(const std::string& text) {
+  for (const std::string& full : base::split(text, '\n')) {
+    const std::string line = base::trim(full.substr(0, full.find('#')));
+    if (line.empty()) continue;
+    const std::size_t end = line.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.\"[] ");
+    if (line.front() == '[') return end == line.npos && line.back() == ']' && text.find(" = ") != text.npos;
+    return end != line.npos && end > 0 && line.find(" = ") == end - 1 && line.find(": ") == line.npos;
+  }
+  return false;
+}
+
 // Throws with the line of the first mistake.
 void check_json(const std::string& text, const std::string& name) {
   try {
@@ -217,6 +229,10 @@ FileContent parse_config_text(const std::string& text, const std::string& name) 
   if (looks_like_json(text)) {
     check_json(text, name);
     std::replace(yaml.begin(), yaml.end(), '\t', ' ');  // JSON may be indented by tabs; inside its strings they are not allowed
+  }
+  if (looks_like_toml(text)) {
+    throw base::usage_error("config", "{} is TOML, which is not read: config files are YAML or JSON. models/ has some to start from.",
+                            name);
   }
   FileContent content;
   YAML::Node document;

@@ -184,12 +184,7 @@ class Loader {
   }
 
   static std::string fix_for(const Incoming& in, const Option& option) {
-    if (option.kind == Kind::choice) {
-      std::vector<std::string> names;
-      for (const Choice& choice : option.choices) names.emplace_back(choice.name);
-      const auto best = base::nearest(in.written.text, names);
-      return best ? fmt::format(" Did you mean {}?", *best) : "";
-    }
+    if (option.kind == Kind::choice) return suggestion_for_choice(option, in.written.text);
     if (option.kind == Kind::boolean) return "";
     std::string example(option.about.example);
     if (example.empty()) example = write_value(option, option.get(RunConfig{}));

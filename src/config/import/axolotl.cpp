@@ -253,6 +253,7 @@ constexpr std::array axolotl_rows = std::to_array<ImportRow>({
     converted("deepspeed", "parallel.shard", import_deepspeed),
     converted("fsdp", "parallel.shard", import_fsdp),
     converted("fsdp_config", "parallel.shard", import_fsdp_config),
+    converted("fsdp_activation_checkpointing", "trainer.recompute", import_fsdp_checkpointing),
     ignored("fsdp_*", "parallel.shard"),
     only("sequence_parallel_degree", "1|off", one_gpu),
     only("context_parallel_size", "1|off", one_gpu),

@@ -152,6 +152,7 @@ constexpr std::array hugging_face_rows = std::to_array<ImportRow>({
     converted("resume_from_checkpoint", "checkpoint.resume", import_resume),
     converted("fsdp", "parallel.shard", import_fsdp),
     converted("fsdp_config", "parallel.shard", import_fsdp_config),
+    converted("fsdp_activation_checkpointing", "trainer.recompute", import_fsdp_checkpointing),
     ignored("fsdp_*", "only read with fsdp"),
     converted("deepspeed", "parallel.shard", import_deepspeed),
     ignored("deepspeed_*", "only read with deepspeed"),

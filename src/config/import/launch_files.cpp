@@ -13,7 +13,8 @@ constexpr std::string_view cloud = "ranks run on machines of one's own";
 void distributed_type(Importer& to, const YAML::Node& value) {
   const std::string kind = import_word(value);
   if (kind == "no" || kind == "multi_gpu" || kind == "multi_cpu") return to.ignore("ranks hold the whole model each");
-  if (to.has(kind + "_config")) return to.ignore("parallel.shard, as its section says");
+  if (const YAML::Node section = to.file()[kind + "_config"]; section && !import_is_off(section))
+    return to.ignore("parallel.shard, as its section says");
   if (kind == "fsdp") return to.set("parallel.shard", "full");
   if (kind == "deepspeed") return to.set("parallel.shard", "gradients");
   to.refuse(kind == "megatron_lm" ? one_axis : "GPUs and CPUs only");

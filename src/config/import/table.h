@@ -118,16 +118,20 @@ class Importer {
 
   // A part of the key at hand: "datasets[0].type".
   void enter(std::string theirs, const YAML::Node& value);
-  // Keys of a map, each "place.key", by rows of their own.
-  void walk(const std::string& place, const YAML::Node& map, std::span<const ImportRow> rows);
+  // Keys of a map, each "place.key", by rows of their own; `whose` keys they are, where not the program's.
+  void walk(const std::string& place, const YAML::Node& map, std::span<const ImportRow> rows, std::string_view whose = {});
+  // A map of another file: lines in the report stay that of the key that names the file.
+  void walk_other_file(const std::string& place, const YAML::Node& map, std::span<const ImportRow> rows, std::string_view whose = {});
+  void apply(const ImportRow& row, const YAML::Node& value);  // to the key at hand
+  const YAML::Node& section() const { return *section_; }     // the map whose keys are being walked
+  std::string key() const { return current_.theirs; }         // the key at hand
 
   void run();
   ImportedFile result() &&;
 
  private:
-  void take(std::span<const ImportRow> rows, const std::string& key, const YAML::Node& value);
-  void apply(const ImportRow& row, const YAML::Node& value);
-  void unknown(std::span<const ImportRow> rows, const std::string& key);
+  void take(std::span<const ImportRow> rows, const std::string& key, const YAML::Node& value, std::string_view whose);
+  void unknown(std::span<const ImportRow> rows, const std::string& key, std::string_view whose);
   void add(ImportedKey::Fate fate, std::string says);
 
   struct Assigned {
@@ -137,6 +141,8 @@ class Importer {
   std::filesystem::path path_;
   const ImportProgram& program_;
   ImportedKey current_;
+  const YAML::Node* section_ = &file_;
+  bool in_other_file_ = false;
   std::vector<std::pair<std::string, Assigned>> assigned_;  // by our key
   ImportedFile result_;
 };
@@ -153,13 +159,15 @@ inline constexpr std::string_view no_tracker =
 inline constexpr std::string_view one_axis = "a model is cut into shards alone, parallel.shard: docs/shards.md";
 inline constexpr std::string_view no_remote_code = "code of a model is never run; the families in docs/finetuning.md are built in";
 inline constexpr std::string_view no_preferences = "preference and reward training are not built: Lockstep trains on text and answers";
+inline constexpr std::string_view stays_on_gpus =
+    "weights and states stay on the GPUs: where memory is short use more ranks, or trainer.recompute=blocks";
 inline constexpr std::string_view launcher = "lockstep starts and numbers the ranks";
 inline constexpr std::string_view generation = "`lockstep generate` writes texts";
 inline constexpr std::string_view no_media = "models of images, video and sound are not built: Lockstep trains language models on text";
 inline constexpr std::string_view no_hub = "nothing is uploaded; `lockstep merge` and the adapter folder give what can be";
 inline constexpr std::string_view one_set = "one set of records is read: put files of one format together, --data one.jsonl,two.jsonl";
 
-// Conversions that several programs share (shared.cpp, steps.cpp, precision.cpp, sharding.cpp).
+// Conversions that several programs share (shared.cpp, steps.cpp, sharding/).
 void import_zero(Importer& to, const YAML::Node& value);
 void import_deepspeed(Importer& to, const YAML::Node& value);
 void import_deepspeed_config(Importer& to, const YAML::Node& value);
@@ -167,6 +175,7 @@ void import_fsdp(Importer& to, const YAML::Node& value);
 void import_groups(Importer& to, const YAML::Node& value);
 void import_shard_size(Importer& to, const YAML::Node& value);
 void import_fsdp_config(Importer& to, const YAML::Node& value);
+void import_fsdp_checkpointing(Importer& to, const YAML::Node& value);
 void import_model(Importer& to, const YAML::Node& value);
 void import_data_path(Importer& to, const YAML::Node& value);
 bool import_is_data_file(const std::string& name);  // by its name, or because it is there

@@ -222,6 +222,16 @@ void device(Importer& to, const YAML::Node& value) {
   import_word(value) == "cpu" ? to.set("trainer.target_device", "cpu") : to.ignore("GPUs are found");
 }
 
+// Weights stay whole after the forward pass, or are cut again; among one device nothing is.
+void reshard(Importer& to, const YAML::Node& value) {
+  const auto again = read_boolean(scalar(value));
+  if (!again) return to.refuse("must be true or false");
+  const std::string devices = to.text("data_parallel_shard_dim");
+  if (devices == "1") return to.ignore("data_parallel_shard_dim cuts nothing");
+  if (*again && devices.empty()) return to.ignore("parallel.shard=full does so");
+  to.set("parallel.shard", *again ? "full" : "gradients");
+}
+
 constexpr std::array torchtune_rows = std::to_array<ImportRow>({
     converted("model", "lora.enabled, lora.rank", model),
     converted("checkpointer", "model.path", checkpointer),
@@ -247,8 +257,8 @@ constexpr std::array torchtune_rows = std::to_array<ImportRow>({
     ignored("ac_option", "trainer.recompute"),
     ignored("memory_efficient_fsdp_wrap", "parallel.shard says what is cut"),
     ignored("custom_sharded_layers", "parallel.shard says what is cut"),
-    ignored("fsdp_cpu_offload", "parallel.shard says what is cut"),
-    ignored("fsdp_reshard_after_forward", "parallel.shard says what is cut"),
+    noted("fsdp_cpu_offload", stays_on_gpus),
+    converted("fsdp_reshard_after_forward", "parallel.shard", reshard),
     only("tensor_parallel_dim", "1", "a model is cut by parallel.shard alone"),
     only("context_parallel_dim", "1", "one sequence is on one GPU"),
     converted("data_parallel_shard_dim", "parallel.shard", import_shard_size),

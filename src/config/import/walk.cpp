@@ -1,5 +1,6 @@
 // Walks a file of another program and asks its table about each key.
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -145,16 +146,24 @@ void Importer::fill_in(std::string_view theirs, std::string_view ours, const std
 void Importer::enter(std::string theirs, const YAML::Node& value) {
   current_.theirs = std::move(theirs);
   current_.value = import_text(value);
-  if (value.Mark().line >= 0) current_.line = value.Mark().line + 1;
+  if (value.Mark().line >= 0 && !in_other_file_) current_.line = value.Mark().line + 1;
 }
 
-void Importer::walk(const std::string& place, const YAML::Node& map, std::span<const ImportRow> rows) {
+void Importer::walk(const std::string& place, const YAML::Node& map, std::span<const ImportRow> rows, std::string_view whose) {
+  const YAML::Node* outer = std::exchange(section_, &map);
   for (const auto& item : map) {
     const std::string key = item.first.IsScalar() ? item.first.Scalar() : "?";
     enter(place.empty() ? key : place + "." + key, item.second);
-    current_.line = item.first.Mark().line + 1;
-    take(rows, key, item.second);
+    if (!in_other_file_) current_.line = item.first.Mark().line + 1;
+    take(rows, key, item.second, whose);
   }
+  section_ = outer;
+}
+
+void Importer::walk_other_file(const std::string& place, const YAML::Node& map, std::span<const ImportRow> rows, std::string_view whose) {
+  const bool outer = std::exchange(in_other_file_, true);
+  walk(place, map, rows, whose);
+  in_other_file_ = outer;
 }
 
 void Importer::add(Fate fate, std::string says) {
@@ -193,14 +202,15 @@ void Importer::apply(const ImportRow& row, const YAML::Node& value) {
   }
 }
 
-void Importer::unknown(std::span<const ImportRow> rows, const std::string& key) {
+void Importer::unknown(std::span<const ImportRow> rows, const std::string& key, std::string_view whose) {
   if (const auto what = not_built_yet(key)) return refuse(fmt::format("{} is not built yet", *what));
   std::vector<std::string> names;
   for (const ImportRow& row : rows) {
     if (!row.theirs.ends_with('*')) names.emplace_back(row.theirs);
   }
   const auto best = base::nearest(key, names);
-  refuse(fmt::format("not a key of {} that this command knows{}", program_.name, best ? fmt::format("; did you mean {}?", *best) : ""));
+  refuse(fmt::format("not a key of {} that this command knows{}", whose.empty() ? program_.name : whose,
+                     best ? fmt::format("; did you mean {}?", *best) : ""));
 }
 
 const ImportRow* import_row(std::span<const ImportRow> rows, std::string_view key) {
@@ -211,10 +221,10 @@ const ImportRow* import_row(std::span<const ImportRow> rows, std::string_view ke
   return nullptr;
 }
 
-void Importer::take(std::span<const ImportRow> rows, const std::string& key, const YAML::Node& value) {
+void Importer::take(std::span<const ImportRow> rows, const std::string& key, const YAML::Node& value, std::string_view whose) {
   if (value.IsNull()) return ignore("empty");
   if (const ImportRow* row = import_row(rows, key)) return apply(*row, value);
-  unknown(rows, key);
+  unknown(rows, key, whose);
 }
 
 void Importer::run() {

@@ -106,10 +106,10 @@ std::span<const Choice> choices_of(TokenType) {
 
 std::span<const Choice> choices_of(ShardKind) {
   static const std::vector<Choice> choices = {
-      choice(ShardKind::none, "none", {"no", "no_shard", "ddp", "off", "0"}),
+      choice(ShardKind::none, "none", {"no", "no_shard", "ddp", "off", "false", "0"}),
       choice(ShardKind::optimizer, "optimizer", {"zero1", "1"}),
       choice(ShardKind::gradients, "gradients", {"shard_grad_op", "zero2", "2"}),
-      choice(ShardKind::full, "full", {"full_shard", "fsdp", "zero3", "3"}),
+      choice(ShardKind::full, "full", {"full_shard", "fsdp", "fsdp2", "zero3", "on", "true", "yes", "3"}),
   };
   return choices;
 }

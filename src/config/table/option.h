@@ -160,11 +160,14 @@ std::optional<Match> find_key(std::string_view spelled);   // "trainer.lr", "per
 std::optional<Match> find_flag(std::string_view flag);     // "--lr", "--learning_rate", "-d"; not "--no-..."
 std::string suggestion_for_key(std::string_view spelled);  // " Did you mean trainer.seed?" or ""
 std::string suggestion_for_flag(std::string_view flag);
+std::string suggestion_for_choice(const Option& option, std::string_view text);  // what a value that is no choice most likely meant, or ""
 
 // Keys of other programs that name what is not built yet: the thing's name ("mixture of experts"), or nothing.
 std::optional<std::string> not_built_yet(std::string_view spelled);
 // Keys of other programs that something else here stands for: a sentence that names it.
 std::optional<std::string> counterpart_of(std::string_view spelled);
+// The same for values that are no choice of an option: what to set instead.
+std::optional<std::string> counterpart_of_value(std::string_view key, std::string_view text);
 
 std::string environment_name(const Option& option);  // LOCKSTEP_TRAINER_LEARNING_RATE
 

@@ -125,6 +125,28 @@ std::optional<Match> find_flag(std::string_view flag) {
   return find_key(flag.substr(2));
 }
 
+std::string suggestion_for_choice(const Option& option, std::string_view text) {
+  if (const auto hint = counterpart_of_value(option.key, text)) return " " + *hint;
+  constexpr std::size_t shortest = 3;  // one edit makes any "1" a "2"
+  std::vector<std::string> spellings;
+  std::vector<std::string_view> names;
+  for (const Choice& choice : option.choices) {
+    spellings.emplace_back(choice.name);
+    names.push_back(choice.name);
+  }
+  for (const Choice& choice : option.choices) {
+    for (const std::string_view other : choice.others) {
+      if (other.size() < shortest) continue;
+      spellings.emplace_back(other);
+      names.push_back(choice.name);
+    }
+  }
+  const auto best = base::nearest(text, spellings);
+  if (!best) return {};
+  const std::string_view name = names[static_cast<std::size_t>(std::find(spellings.begin(), spellings.end(), *best) - spellings.begin())];
+  return *best == name ? fmt::format(" Did you mean {}?", *best) : fmt::format(" Did you mean {} ({})?", *best, name);
+}
+
 std::string suggestion_for_key(std::string_view spelled) {
   const std::string_view leaf = leaf_of(spelled);
   const std::string_view section = spelled.substr(0, spelled.size() - leaf.size());

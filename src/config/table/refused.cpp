@@ -1,6 +1,7 @@
 // Keys of other programs that Lockstep does not have: named as not built yet, or with what does the same here.
 #include <algorithm>
 
+#include "base/text.h"
 #include "config/table/option.h"
 
 namespace lockstep::config {
@@ -66,6 +67,22 @@ const std::vector<Counterpart>& counterparts() {
   return list;
 }
 
+struct ValueCounterpart {
+  std::string_view key;
+  std::vector<std::string_view> values;  // lower case, without '-' and '_'
+  std::string_view hint;
+};
+
+const std::vector<ValueCounterpart>& value_counterparts() {
+  static const std::vector<ValueCounterpart> list = {
+      {"parallel.shard",
+       {"hybridshard", "hsdp", "hybrid"},
+       "Use full, with parallel.replicate = the number of groups that each hold everything."},
+      {"parallel.shard", {"hybridshardzero2"}, "Use gradients, with parallel.replicate = the number of groups that each hold everything."},
+  };
+  return list;
+}
+
 bool contains(const std::vector<std::string_view>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
@@ -91,6 +108,15 @@ std::optional<std::string> not_built_yet(std::string_view spelled) {
 std::optional<std::string> counterpart_of(std::string_view spelled) {
   for (const Counterpart& one : counterparts()) {
     if (contains(one.names, spelled.substr(spelled.rfind('.') + 1))) return std::string(one.hint);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> counterpart_of_value(std::string_view key, std::string_view text) {
+  std::string plain = base::lower(text);
+  std::erase_if(plain, [](char c) { return c == '-' || c == '_'; });
+  for (const ValueCounterpart& one : value_counterparts()) {
+    if (one.key == key && contains(one.values, plain)) return std::string(one.hint);
   }
   return std::nullopt;
 }
