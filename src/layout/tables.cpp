@@ -50,9 +50,9 @@ std::string in_words(const std::vector<int>& ranks) {
 MeshShape mesh_of(const config::RunConfig& config, int ranks) {
   const int groups = static_cast<int>(config.parallel.replicate);
   if (config.parallel.shard != config::ShardKind::none && ranks % groups != 0)
-    throw base::usage_error(
-        "parallel", "parallel.replicate = {} groups of ranks cannot be made of {} rank{}: each has as many as the others.", groups, ranks,
-        ranks == 1 ? "" : "s");
+    throw base::usage_error("parallel",
+                            "parallel.replicate = {} groups of ranks cannot be made of {} rank{}: each has as many as the others.", groups,
+                            ranks, ranks == 1 ? "" : "s");
   const int sharers = sharing_ranks(config, ranks);
   return {{Axis::replicate, ranks / sharers}, {Axis::shard, sharers}};
 }

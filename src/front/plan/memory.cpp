@@ -172,12 +172,11 @@ void add_advice(nlohmann::ordered_json& json, const MemoryPlan& plan) {
   json["largest_batch"] = advice.largest_batch.value_or(0);
   json["changes"] = nlohmann::ordered_json::array();
   for (const Change& change : advice.changes)
-    json["changes"].push_back(
-        {{"effect", change.effect},
-         {"settings", change.settings},
-         {"ranks", change.ranks},
-         {"total", change.memory.total()},
-         {"command", command_with(plan, change.settings)}});
+    json["changes"].push_back({{"effect", change.effect},
+                               {"settings", change.settings},
+                               {"ranks", change.ranks},
+                               {"total", change.memory.total()},
+                               {"command", command_with(plan, change.settings)}});
 }
 
 }  // namespace

@@ -38,11 +38,11 @@ struct Measured {
   std::int64_t gradient_bytes = 0;
   std::int64_t late_bytes = 0;  // of them, what only the end of backward completes: the embedding's, where it is trained
   std::int64_t bucket_bytes = 25 << 20;
-  std::int64_t accumulation = 1;  // micro-batches a step: only the last one's backward hides communication
-  bool sharded = false;           // predicted by predict_shards(), where these GPUs cut anything between them
-  bool reduces_always = false;    // sharded: every micro-batch's gradients are reduced, not only the last one's
-  double update_seconds = 0;      // of the step, the optimizer's; 0 where nobody knows
-  bool adapters = false;          // sharded: what is trained is whole on every GPU, and reduced as by replicas
+  std::int64_t accumulation = 1;     // micro-batches a step: only the last one's backward hides communication
+  bool sharded = false;              // predicted by predict_shards(), where these GPUs cut anything between them
+  bool reduces_always = false;       // sharded: every micro-batch's gradients are reduced, not only the last one's
+  double update_seconds = 0;         // of the step, the optimizer's; 0 where nobody knows
+  bool adapters = false;             // sharded: what is trained is whole on every GPU, and reduced as by replicas
   std::int64_t embedding_bytes = 0;  // sharded: what forward begins with
 };
 

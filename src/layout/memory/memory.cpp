@@ -65,11 +65,14 @@ std::int64_t sample_bytes(const config::RunConfig& config, int ranks) {
   if (config.monitor.sample_tokens == 0) return 0;
   const auto prompts = std::max<std::int64_t>(1, std::int64_t(config.monitor.sample_prompts.size()));
   const std::int64_t tokens = std::min(Dims(config.model).max_time, kPromptTokens + config.monitor.sample_tokens);
-  const std::int64_t writers = sharing_ranks(config, ranks) == 1 ? ranks : 1;  // ranks that hold layers between them write all texts together
+  const std::int64_t writers =
+      sharing_ranks(config, ranks) == 1 ? ranks : 1;  // ranks that hold layers between them write all texts together
   return kv_cache_bytes(config.model, base::ceil_div(prompts, writers), tokens);
 }
 
-std::int64_t time_of(const config::RunConfig& config) { return config.data.seq_len > 0 ? config.data.seq_len : Dims(config.model).max_time; }
+std::int64_t time_of(const config::RunConfig& config) {
+  return config.data.seq_len > 0 ? config.data.seq_len : Dims(config.model).max_time;
+}
 
 // Inputs of blocks that have left the device, for one row. The first block's is the embedding's output, which stays.
 std::int64_t offloaded_row_bytes(const config::RunConfig& config, const std::vector<Recompute>& policies) {
@@ -222,7 +225,8 @@ std::int64_t RankMemory::total() const {
 bool trains_output_matrix(const std::vector<HeldUnit>& units, const config::RunConfig& config) {
   const Role matrix = config.model.tie_embeddings && !config.lora.enabled ? Role::token_embedding : Role::output_head;
   for (const HeldUnit& unit : units)
-    if (unit.holding.trained && std::ranges::any_of(unit.spec.leaves, [&](const LeafSpec& leaf) { return leaf.role == matrix; })) return true;
+    if (unit.holding.trained && std::ranges::any_of(unit.spec.leaves, [&](const LeafSpec& leaf) { return leaf.role == matrix; }))
+      return true;
   return false;
 }
 

@@ -19,7 +19,8 @@ std::vector<model::HeldSlice> by_flushes(const parallel::RankStore& store, std::
 }
 
 layout::LogitsRoom logits_room(const config::RunConfig& config, at::Device device) {
-  return layout::logits_room(device.is_cuda(), layout::trains_output_matrix(layout::held_units(config), config), total_memory_bytes(device));
+  return layout::logits_room(device.is_cuda(), layout::trains_output_matrix(layout::held_units(config), config),
+                             total_memory_bytes(device));
 }
 
 }  // namespace

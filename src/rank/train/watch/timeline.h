@@ -30,8 +30,8 @@ class Timeline {
     std::int64_t begin_ns = 0, end_ns = 0;
     double seconds() const { return static_cast<double>(end_ns - begin_ns) * 1e-9; }
   };
-  // Waits for the device; by when they begin. What began before is from the first mark on, under its lane's name; what has not ended is left
-  // out, and the timeline starts anew.
+  // Waits for the device; by when they begin. What began before is from the first mark on, under its lane's name; what has not ended is
+  // left out, and the timeline starts anew.
   std::vector<Span> take();
 
  private:
