@@ -42,10 +42,11 @@ def test_a_timeline_tells_what_a_step_waits_for(tmp_path):
     step = lines_of("bench", "step", "--model", "nano", "--seq", 16, "--batch", 2, "--steps", 1, "--warm-up", 1, "--device", "cpu", "--json", "--ranks", 8, "--link", "ethernet-100",
                     "parallel.shard=full", "model.num_layers=5", "--timeline", trace)[0]
     kinds = step["timeline"]["collectives"]
-    # Embedding, head and 5 layers; backward gathers again the 3 that are not there any more.
+    # Embedding, head and 5 layers; backward gathers again the 3 that are not there any more. The first two come with the update before: they
+    # may end in this step or in that one, and nothing hides the last reduction.
     gathers, sums = kinds["all_gather"], kinds["reduce_scatter"]
-    assert gathers["operations"] == 7 + 3 and sums["operations"] == 7
-    assert 0 < gathers["exposed"] <= gathers["waits"] and gathers["exposed_seconds"] < step["step_seconds"]["max"] * 3
+    assert abs(gathers["operations"] - (7 + 3)) <= 2 and sums["operations"] == 7
+    assert gathers["exposed"] <= gathers["waits"] and 0 < sums["exposed"] <= sums["waits"] and sums["exposed_seconds"] < step["step_seconds"]["max"] * 3
     events = json.loads(trace.read_text())["traceEvents"]
     lanes = {event["args"]["name"]: event["tid"] for event in events if event["ph"] == "M"}
     assert {"step", "blocks", "waits", "all_gather", "reduce_scatter"} <= lanes.keys()

@@ -132,7 +132,8 @@ Measured measured_of(const config::RunConfig& config) {
   const layout::Placement placement = layout::placement_of(config);
   const std::int64_t embedding = config.model.vocab_size * config.model.hidden_size;
   std::int64_t trained = 0;
-  for (const layout::HeldUnit& unit : layout::held_units(config)) trained += unit.holding.trained ? unit.flat.elements : 0;
+  for (const layout::HeldUnit& unit : layout::held_units(config))
+    for (const layout::LeafSpec& leaf : unit.spec.leaves) trained += unit.holding.trained ? leaf.elements() : 0;
   return {.gradient_bytes = trained * width,
           .late_bytes = config.lora.enabled ? 0 : embedding * width,
           .bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_cap_mb * (1 << 20)),
