@@ -74,7 +74,7 @@ Tables tables_of(const config::RunConfig& config, std::int64_t micro_batches, in
     tables.units.push_back(cut);
     if (replicas == 1 || !tables.trained) continue;
     between.exchanges += 1;
-    between.exchanged_bytes += 2 * (replicas - 1) * cut.room * wire / replicas;
+    between.exchanged_bytes += std::int64_t{2} * (replicas - 1) * cut.room * wire / replicas;
   }
   tables.moves = gather_table(tables.schedule, {bytes.size(), tables.trained}, tables.placement);
   tables.traffic = traffic_of(tables.moves, bytes);

@@ -13,10 +13,10 @@ constexpr std::size_t early_units = 2;
 
 }  // namespace
 
-Gathers::Gathers(const comm::Group& group, std::vector<std::optional<CutUnit>> units) : group_(group), entries_(units.size()) {
+Gathers::Gathers(const comm::Group& group, const std::vector<std::optional<CutUnit>>& units) : group_(group), entries_(units.size()) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     if (units[i] && units[i]->slot) slots_.resize(std::max(slots_.size(), *units[i]->slot + 1));
-    entries_[i].what = std::move(units[i]);
+    entries_[i].what = units[i];
   }
 }
 

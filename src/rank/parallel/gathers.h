@@ -18,7 +18,7 @@ namespace lockstep::parallel {
 class Gathers {
  public:
   // units: by number; those that are whole on every rank are not gathered. group and units must outlive it.
-  Gathers(const comm::Group& group, std::vector<std::optional<CutUnit>> units);
+  Gathers(const comm::Group& group, const std::vector<std::optional<CutUnit>>& units);
 
   // Collective. The unit is whole when it returns, on the current stream; the next one in this direction is under way.
   void open(std::size_t unit, model::Pass::Direction direction);
