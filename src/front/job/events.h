@@ -86,7 +86,7 @@ struct Ended {
   int exit_code = 0;
   std::filesystem::path folder;
   std::string resume;  // the command that goes on with the run
-  bool has_checkpoint = false;
+  bool has_checkpoint = false;  // to go on from
   double seconds = 0;
   std::int64_t last_step = 0;
   std::optional<double> last_loss;
