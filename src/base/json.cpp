@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace lockstep::base {
 namespace {
 
@@ -43,11 +45,12 @@ std::size_t column_of(std::string_view text, std::size_t byte) {
   return line_end == text.npos ? byte + 1 : byte - line_end;
 }
 
-// The library's "[json.exception...] parse error at line 1, column 9: syntax error ...; last read: ..." without its preamble.
+// The library's "[json.exception...] parse error at line 1, column 9: syntax error ...; last read: ..." without its preamble. What it read
+// last may be anything.
 std::string reason_of(std::string_view what) {
   const std::size_t column = what.find("column ");
   std::size_t start = column == what.npos ? what.find("] ") : what.find(": ", column);
-  return std::string(start == what.npos ? what : what.substr(start + 2));
+  return quotable(start == what.npos ? what : what.substr(start + 2));
 }
 
 // Receives the library's events (its SAX interface). false ends the parsing.

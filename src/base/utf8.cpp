@@ -1,6 +1,8 @@
 // Decides by the table of well-formed byte sequences: no overlong forms, no surrogates, nothing past U+10FFFF.
 #include "base/utf8.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -55,6 +57,24 @@ std::string valid_utf8(std::string_view text) {
     text.remove_prefix(std::max<std::size_t>(1, length));
   }
   return valid;
+}
+
+std::string quotable(std::string_view text) {
+  constexpr std::size_t longest = 300;
+  std::string safe;
+  while (!text.empty()) {
+    if (safe.size() >= longest) return safe + "...";
+    const std::size_t length = utf8_length(text), taken = std::max<std::size_t>(1, length);
+    const auto lead = static_cast<unsigned char>(text[0]);
+    // U+0080 to U+009F steer terminals, too.
+    const bool control = lead < 0x20 || lead == 0x7f || (lead == 0xc2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xa0);
+    if (length > 0 && !control)
+      safe += text.substr(0, taken);
+    else
+      for (const char c : text.substr(0, taken)) safe += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    text.remove_prefix(taken);
+  }
+  return safe;
 }
 
 }  // namespace lockstep::base

@@ -1,11 +1,13 @@
 """Training adapters: any spread over ranks, recompute, 4 and 8 bits, dropout, resume, and batches that shrink until they fit."""
+import resource
 import shutil
+import subprocess
 
 import pytest
 import torch
 
 from e2e.test_equality import assert_same, run
-from support.lockstep import train, write_config
+from support.lockstep import LOCKSTEP, ROOT, train, write_config
 
 LORA = {"enabled": True, "rank": 4, "alpha": 8}
 KINDS = {
@@ -124,4 +126,19 @@ def test_batches_shrink_until_they_fit_on_every_rank(tmp_path, ranks, kind):
 def test_one_sample_that_does_not_fit_is_said(tmp_path):
     config = write_config(tmp_path, trainer={"auto_find_batch_size": True, "batch_size": 6, "global_batch_size": 12})
     failed = train(tmp_path, "run", config, "--ranks", "2", env={"LOCKSTEP_TEST_FAULT": "rank=1 action=memory samples=0"}, check=False)
-    assert failed.code == 3 and "not even one sample of 16 tokens fits into memory" in failed.text
+    assert failed.code == 3 and "[memory] the machine's memory is full: not even one sample of 16 tokens fits on rank 1" in failed.text
+    assert "rank 1 of 2 died first" in failed.err and "--shard full" in failed.err, "the rank that ran out"
+    assert "Planned: " in failed.err and "Each of 2 ranks of this host has " in failed.err and "LS-402" in failed.err and "GPU" not in failed.err, failed.err
+
+
+def test_a_full_machine_is_no_bug(tmp_path):
+    """PyTorch's allocator for CPUs throws an error of no type of its own."""
+    model = {"hidden_size": 512, "num_layers": 16, "num_heads": 8, "kv_heads": 8, "intermediate_size": 2048, "vocab_size": 32000, "max_seq_len": 64}
+    config = write_config(tmp_path, model=model, data={"seq_len": 64, "random_tokens": 64 * 100})
+    limit = 1_800_000 * 1024
+    command = [str(LOCKSTEP), "train", "-f", str(config), "--output", str(tmp_path), "--name", "run", "--device", "cpu", "--ranks", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    assert done.returncode == 3 and "[memory] the machine's memory is full" in done.stderr, done.stdout + done.stderr
+    assert "more were asked for" in done.stderr and "Lower trainer.batch_size" in done.stderr, done.stderr
+    assert "Planned: " in done.stderr and "Under `ulimit -v` each rank, its program left out, has 1.2 GiB." in done.stderr and "What fits: parallel.shard=" in done.stderr, done.stderr
+    assert "frame #" not in done.stderr and "enforce fail" not in done.stderr and "GPU" not in done.stderr, done.stderr

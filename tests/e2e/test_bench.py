@@ -135,6 +135,12 @@ def test_nothing_is_left_behind(tmp_path):
 @pytest.mark.parametrize("arguments,words", [
     (["bench"], "subcommand"),
     (["bench", "step"], "--model"),
+    (["bench", "step", "--model", "nano", "--steps", "0"], "`lockstep bench step --help`"),
+    (["plan", "-f", "nano", "--shard", "full"], "--shard. It is a flag of `lockstep train`; write parallel.shard=full."),
+    (["plan", "-f", "nano", "--lora", "model.dtype=bf16"], "write lora.enabled=true."),
+    (["plan", "-f", "nano", "--batch_size=2"], "write trainer.batch_size=2."),
+    (["bench", "step", "--model", "nano", "--shard", "full"], "write parallel.shard=full."),
+    (["plan", "-f", "nano", "--sharrd", "full"], "The following argument was not expected: --sharrd."),
     (["bench", "step", "--model", "nanoo"], "Did you mean nano?"),
     (["bench", "step", "--model", "nano", "--dtype", "f8"], "--dtype"),
     (["bench", "step", "--model", "nano", "--steps", "0"], "--steps"),

@@ -88,6 +88,36 @@ def test_damaged_and_partial_checkpoints_are_skipped_and_named(tmp_path):
     assert "step-000010" in resumed.out
     assert newest.name in log or "step-000015" in log
     assert sorted(resumed.steps()) == list(range(1, 16))
+    passed_over = [line for line in resumed.out.splitlines() if line.startswith("warning: a checkpoint was passed over: ")]
+    assert len(passed_over) == 2 and "step-000017.partial: its save did not finish" in passed_over[0] and "step-000015" in passed_over[1], resumed.out
+    assert "is damaged: its checksum differs" in passed_over[1]
+    assert resumed.out.index(passed_over[1]) < resumed.out.index("resumed from")
+
+
+def test_where_every_checkpoint_is_damaged_each_is_told_of(tmp_path):
+    result = train(tmp_path, "run", config_for(tmp_path, save_interval=2), "--ranks", "1", "--max-steps", "4")
+    for step in (2, 4):
+        (result.checkpoint(step) / "manifest.json").write_text("{}")
+    again = train(tmp_path, "run", config_for(tmp_path, save_interval=2), "--ranks", "1", "--max-steps", "2", "--resume", "auto", "--headless")
+    told = [event["text"] for event in map(json.loads, again.out.splitlines()) if event.get("event") == "note"]
+    assert [name for text in told if text.startswith("warning: ") for name in ("step-000004", "step-000002") if name in text] == ["step-000004", "step-000002"], told
+    assert any("goes on from its beginning" in text for text in told), told
+
+
+def test_a_run_that_has_saved_nothing_goes_on_from_where_it_came(tmp_path):
+    config = config_for(tmp_path, save_interval=2)
+    first = train(tmp_path, "first", config, "--ranks", "1", "--max-steps", "4")
+    asked = ["--ranks", "1", "--max-steps", "9", "--resume", str(first.checkpoint(2))]
+    dies = lambda step: {"LOCKSTEP_TEST_FAULT": f"rank=0 action=kill phase=forward step={step}"}
+    early = train(tmp_path, "early", config, *asked, "trainer.save_interval=100", env=dies(4), check=False)
+    assert early.code == 6 and ending(early)["resume"].endswith(f"--max-steps 9 trainer.save_interval=100 --resume {first.checkpoint(2)}"), early.text
+    assert f"Resume with: {ending(early)['resume']}\n" in early.err
+    late = train(tmp_path, "late", config, *asked, env=dies(6), check=False)
+    assert late.checkpoint(4).exists() and ending(late)["resume"].endswith("--resume auto"), late.text
+
+
+def ending(result):
+    return json.loads((result.folder / "end.json").read_text())
 
 
 def test_a_checkpoint_left_while_it_was_replaced_is_gone_on_from(tmp_path):

@@ -3,6 +3,7 @@ import json
 
 import pytest
 
+from check.test_check import TWO_GPUS, stub
 from e2e.test_bench import assert_spread, call, lines_of
 
 
@@ -62,3 +63,20 @@ def test_a_timeline_tells_what_a_step_waits_for(tmp_path):
 def test_links_that_cannot_be_modelled(words, expected):
     done = call("bench", "step", "--model", "nano", "--device", "cpu", *words)
     assert done.returncode == 2 and expected in done.stderr, done.stderr
+    assert "[plan]" not in done.stderr and "--bandwidth" not in done.stderr, "a flag of another verb"
+
+
+def test_the_names_of_links_are_those_of_the_help():
+    done = call("bench", "step", "--model", "nano", "--device", "cpu", "--ranks", 8, "--link", "nvlnk8")
+    assert done.returncode == 2 and done.stderr.startswith("[bench] --link nvlnk8 is not one of nvlink8, pcie4x16, infinite, ") and "Did you mean nvlink8?" in done.stderr, done.stderr
+
+
+def test_what_is_planned_fits_the_gpu(tmp_path):
+    """What blocks keep follows from the device's memory. There is no GPU behind the stub, so nothing is measured."""
+    said = {}
+    for size in (80, 4):
+        env = stub(tmp_path, TWO_GPUS + f"*.memory {size << 30}\n")
+        done = call("bench", "step", "--model", "qwen2.5-0.5b", "--batch", 8, "--seq", 2048, "--steps", 1, "--warm-up", 0, "--ranks", 8, "--link", "nvlink8", "parallel.shard=full",
+                    env=env)
+        said[size] = next(line for line in done.stdout.splitlines() if "activations: " in line).split("activations: ")[1]
+    assert said[80] != said[4], said

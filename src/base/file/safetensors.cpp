@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace lockstep::base {
 namespace {
@@ -70,8 +71,8 @@ class HeaderReader {
   }
 
   UserError error(std::string_view tensor, std::string_view what) const {
-    if (tensor.empty()) return checkpoint_error("checkpoint", "{} is damaged or no safetensors file: {}.", path_.string(), what);
-    return checkpoint_error("checkpoint", "{} is damaged: tensor {}: {}.", path_.string(), tensor, what);
+    if (tensor.empty()) return checkpoint_error("checkpoint", "{} is damaged or no safetensors file: {}.", path_.string(), quotable(what));
+    return checkpoint_error("checkpoint", "{} is damaged: tensor {}: {}.", path_.string(), quotable(tensor), quotable(what));
   }
 
  private:
@@ -159,8 +160,8 @@ std::map<std::string, std::string> read_safetensors_index(std::string_view text,
   for (const auto& [tensor, value] : json["weight_map"].items()) {
     const std::string name = value.is_string() ? value.get<std::string>() : "";
     if (!is_plain_name(name)) {
-      throw checkpoint_error("model", "{} is damaged: tensor {} lies in {}, which is no name of a safetensors file.", path.string(), tensor,
-                             value.dump(-1, ' ', true, Json::error_handler_t::replace));
+      throw checkpoint_error("model", "{} is damaged: tensor {} lies in {}, which is no name of a safetensors file.", path.string(),
+                             quotable(tensor), value.dump(-1, ' ', true, Json::error_handler_t::replace));
     }
     files[tensor] = name;
   }

@@ -10,18 +10,20 @@ std::vector<Entry> about_memory() {
        .symptom = "'CUDA out of memory. Tried to allocate ...', CUBLAS_STATUS_ALLOC_FAILED.",
        .cause = "Weights, gradients, optimizer states and activations of a micro-batch do not fit beside what others hold of the GPU.",
        .fix =
-           "less memory on the GPU: a smaller --batch-size with a larger --grad-accum keeps the result, or a shorter --seq-len, or --dtype "
-           "bf16; `lockstep train --dry-run` shows what a rank needs, part by part",
+           "less memory on the GPU: a smaller --batch-size with a larger --grad-accum keeps the result, or a shorter --seq-len, --dtype "
+           "bf16, or on several GPUs --shard full, which cuts weights, gradients and optimizer states between them; `lockstep plan -f FILE "
+           "--memory 24GiB` shows what a rank needs, part by part, and which settings fit",
        .patterns = {"cuda out of memory", "cuda error: out of memory", "cudaerrormemoryallocation", "cublas_status_alloc_failed",
                     "cuda_error_out_of_memory", "the device's memory is full", "torch.outofmemoryerror", "hip out of memory",
-                    "fits into memory. lower data.seq_len", "there is no room for * of device memory", "cuda failure 'out of memory'",
-                    "outofmemoryerror", "resource_exhausted: out of memory", "cublas_status_not_initialized",
-                    "cudnn_status_not_initialized", "dispatched on the cpu or the disk"}},
+                    "there is no room for * of device memory", "cuda failure 'out of memory'", "outofmemoryerror",
+                    "resource_exhausted: out of memory", "cublas_status_not_initialized", "cudnn_status_not_initialized",
+                    "dispatched on the cpu or the disk"}},
       {.code = "LS-402",
        .title = "The machine's memory is full",
        .symptom = "'std::bad_alloc', 'Cannot allocate memory', \"DefaultCPUAllocator: can't allocate memory\".",
        .cause = "All ranks of a machine share its memory: each holds its own buffers and what is prefetched.",
-       .fix = "less memory: a smaller --batch-size with a larger --grad-accum keeps the result; or fewer ranks (--ranks)",
+       .fix = "less memory: a smaller --batch-size with a larger --grad-accum keeps the result; or fewer ranks (--ranks), or --shard "
+              "full, with which they hold parts instead of copies",
        .patterns = {"std::bad_alloc", "defaultcpuallocator", "the machine's memory is full", "cannot allocate memory", "not enough memory",
                     "memoryerror", "there is no room for * of host memory"}},
       {.code = "LS-403",

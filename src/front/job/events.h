@@ -85,8 +85,8 @@ struct Ended {
   launch::Outcome outcome;
   int exit_code = 0;
   std::filesystem::path folder;
-  std::string resume;  // the command that goes on with the run
-  bool has_checkpoint = false;
+  std::string resume;           // the command that goes on with the run
+  bool has_checkpoint = false;  // to go on from
   double seconds = 0;
   std::int64_t last_step = 0;
   std::optional<double> last_loss;

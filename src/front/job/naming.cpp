@@ -107,7 +107,8 @@ std::string command_for_machine(const std::string& program, std::span<const std:
   return command_for_machine(base::quoted(program) + " train", all, address);
 }
 
-std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name) {
+std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name,
+                           const std::string& from) {
   std::string command = base::quoted(program) + " train";
   for (std::size_t i = 0; i < args.size(); ++i) {
     if (is_flag(args[i], {"--resume", "checkpoint.resume"})) {
@@ -117,7 +118,7 @@ std::string resume_command(const std::string& program, std::span<const std::stri
     command += " " + base::quoted(args[i]);
   }
   if (!names_its_run(args)) command += " --name " + base::quoted(name);
-  return command + " --resume auto";
+  return command + " --resume " + base::quoted(from);
 }
 
 }  // namespace lockstep::job

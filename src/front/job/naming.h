@@ -34,6 +34,7 @@ std::string command_for_machine(const std::string& program, std::span<const std:
 std::string command_for_machine(std::string command, std::span<const std::string> args, const std::string& address);
 
 // The command that goes on with a run, from the arguments it was started with.
-std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name);
+std::string resume_command(const std::string& program, std::span<const std::string> args, const std::string& name,
+                           const std::string& from = "auto");
 
 }  // namespace lockstep::job

@@ -8,6 +8,8 @@
 
 #include "base/text.h"
 #include "corpus/prepare/prepare.h"
+#include "layout/spread/placement.h"
+#include "layout/tables.h"
 
 namespace lockstep::job {
 
@@ -30,6 +32,17 @@ std::optional<std::int64_t> steps_of(const RunPlan& plan, const config::TrainerC
   return static_cast<std::int64_t>(std::ceil(trainer.num_epochs * static_cast<double>(epoch)));
 }
 
+std::vector<std::string> cut_parts(const config::RunConfig& config) {
+  const layout::Placement placement = layout::placement_of(config);
+  const auto is_cut = [](layout::Spread spread) { return spread != layout::Spread::whole; };
+  if (config.lora.enabled) return is_cut(placement.weights) ? std::vector<std::string>{"frozen weights"} : std::vector<std::string>{};
+  std::vector<std::string> parts;
+  for (const auto& [name, spread] :
+       {std::pair("weights", placement.weights), {"gradients", placement.gradients}, {"states", placement.states}})
+    if (is_cut(spread)) parts.emplace_back(name);
+  return parts;
+}
+
 std::string to_json(const RunPlan& plan, const config::RunConfig& config) {
   nlohmann::ordered_json json;
   json["event"] = "plan";
@@ -40,6 +53,13 @@ std::string to_json(const RunPlan& plan, const config::RunConfig& config) {
   json["dtype"] = config::name_of(config.model.dtype);
   json["data"] = describe_data(config.data);
   json["ranks"] = plan.world_size;
+  if (config.parallel.shard != config::ShardKind::none) {
+    const layout::MeshShape mesh = layout::mesh_of(config, plan.world_size);
+    json["shards"] = {{"placement", config::name_of(config.parallel.shard)},
+                      {"cut", cut_parts(config)},
+                      {"ranks", mesh.along(layout::Axis::shard)},
+                      {"replicas", mesh.along(layout::Axis::replicate)}};
+  }
   for (const auto& device : plan.devices) {
     json["devices"].push_back(device.gpu < 0 ? device.model : fmt::format("GPU {} {}", device.gpu, device.model));
   }

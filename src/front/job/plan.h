@@ -31,6 +31,9 @@ std::optional<std::int64_t> steps_of(const RunPlan& plan, const config::TrainerC
 std::int64_t tokens_per_step(const RunPlan& plan, const config::RunConfig& config);
 std::string describe_data(const config::DataConfig& data);  // "chat.jsonl, packed", "20000 built-in stories"
 
+// What parallel.shard cuts between ranks: "weights", "gradients", "states"; beside adapters "frozen weights", or nothing.
+std::vector<std::string> cut_parts(const config::RunConfig& config);
+
 std::string to_json(const RunPlan& plan, const config::RunConfig& config);  // {"event":"plan",...}
 
 }  // namespace lockstep::job

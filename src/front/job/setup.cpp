@@ -79,14 +79,6 @@ void place_ranks(Setup& setup, const launch::Selection& devices) {
   setup.writes_shared_files = parallel.node_rank == 0;
 }
 
-// What the GPU with the least has: every rank must fit.
-std::int64_t smallest_gpu(const launch::Machine& machine) {
-  std::uint64_t least = 0;
-  for (const launch::VisibleGpu& visible : machine.visible)
-    least = least == 0 ? visible.gpu.memory_bytes : std::min(least, visible.gpu.memory_bytes);
-  return static_cast<std::int64_t>(least);
-}
-
 }  // namespace
 
 Setup set_up(config::Settings settings, const Environment& environment) {
@@ -102,7 +94,7 @@ Setup set_up(config::Settings settings, const Environment& environment) {
     machine = launch::look_at_machine(environment);
   const launch::Selection devices = launch::select_devices(wish_of(config, setup.place, environment), machine);
   setup.on_gpus = devices.ranks.front().device != "cpu";
-  if (setup.on_gpus) setup.gpu_bytes = smallest_gpu(machine);
+  if (setup.on_gpus) setup.gpu_bytes = launch::smallest_gpu_bytes(machine);
 
   launch::Job& job = setup.job;
   place_ranks(setup, devices);

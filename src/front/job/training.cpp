@@ -256,14 +256,21 @@ bool Training::starts_again(const Outcome& outcome, bool allowed) const {
   return allowed && worth_a_restart(outcome.report.exit_code) && !(owned_ && owned_->lost_to());
 }
 
+// What --resume has to say for the run to go on: "auto" means its own newest checkpoint.
+std::string Training::resumes_from() const {
+  const std::string& from = config().checkpoint.resume;
+  if (from.empty() || from == "auto") return "auto";
+  // Until the ranks have gone back to the checkpoint that was asked for, later ones of the run still stand beside it.
+  const bool has_started = follower_ && follower_->has_started();
+  return has_started && !journal::list_checkpoints(checkpoints_of(config())).empty() ? "auto" : from;
+}
+
 // Where the next start begins, in words; the settings say so from here on.
 std::string Training::choose_restart() {
   config::RunConfig& config = setup_.settings.values;
   const auto checkpoints = journal::list_checkpoints(checkpoints_of(config));
   const std::string from = config.checkpoint.resume;
-  const bool has_started = follower_ && follower_->has_started();
-  // Until the ranks have gone back to the checkpoint that was asked for, later ones of the run still stand beside it.
-  if (!checkpoints.empty() && (has_started || from.empty() || from == "auto")) {
+  if (!checkpoints.empty() && resumes_from() == "auto") {
     config.checkpoint.resume = "auto";
     setup_.settings.sources["checkpoint.resume"] = {config::Origin::derived, "a restart"};
     return fmt::format("the newest whole checkpoint, {}", checkpoints.back().path.string());
@@ -276,8 +283,8 @@ Ended Training::conclude(Outcome outcome, double seconds) {
     outcome.report.text += after_full_memory(setup_, least_room(setup_, environment_));
   Ended ended{.outcome = std::move(outcome),
               .folder = setup_.job.folder.root,
-              .resume = resume_command(called_.program, called_.arguments, config().name),
-              .has_checkpoint = !journal::list_checkpoints(checkpoints_of(config())).empty(),
+              .resume = resume_command(called_.program, called_.arguments, config().name, resumes_from()),
+              .has_checkpoint = resumes_from() != "auto" || !journal::list_checkpoints(checkpoints_of(config())).empty(),
               .seconds = seconds,
               .last_step = follower_ ? follower_->last_step() : 0,
               .last_loss = follower_ ? follower_->last_loss() : std::nullopt};

@@ -67,6 +67,7 @@ class Training {
   Ended run_with_restarts();
   void invite() const;
   bool starts_again(const launch::Outcome& outcome, bool allowed) const;
+  std::string resumes_from() const;
   std::string choose_restart();
   Ended conclude(launch::Outcome outcome, double seconds);
   std::optional<std::string> leave_ending(const Ended& ended) const;  // why it could not be left

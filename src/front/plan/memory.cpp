@@ -148,7 +148,7 @@ std::string to_text(const MemoryPlan& plan) {
   const config::ModelConfig unnamed;
   const bool default_shape = c.model.name == unnamed.name && c.model.hidden_size == unnamed.hidden_size;
   if (c.lora.enabled && c.model.path.empty() && default_shape)
-    text += "  no model is named, so this is of the default shape: give the folder that the adapters are for, --model DIR\n\n";
+    text += "  no model is named, so this is of the default shape: give the folder that the adapters are for, model.path=DIR\n\n";
   bool tensors = true;
   for (const auto& [part, bytes, exact] : plan.memory.parts) {
     if (std::exchange(tensors, part < Part::communicators) && !tensors)

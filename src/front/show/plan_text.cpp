@@ -63,6 +63,23 @@ std::string origin_of(const config::RunConfig& config) {
   return (config.lora.enabled ? "adapters beside " : "") + weights;
 }
 
+// "full: weights, gradients and states over 4 ranks, in each of 2 replicas"
+std::string shards_line(const RunPlan& plan, const config::RunConfig& config) {
+  const layout::MeshShape mesh = layout::mesh_of(config, plan.world_size);
+  const int sharers = mesh.along(layout::Axis::shard), replicas = mesh.along(layout::Axis::replicate);
+  std::vector<std::string> parts = job::cut_parts(config);
+  std::string text = fmt::format("{}: ", config::name_of(config.parallel.shard));
+  if (parts.empty() || sharers == 1) {
+    text += "nothing is cut";
+  } else {
+    const std::string last = parts.back();
+    parts.pop_back();
+    text += fmt::format("{}{}{} over {} ranks", base::join(parts, ", "), parts.empty() ? "" : " and ", last, sharers);
+    if (replicas > 1) text += fmt::format(", in each of {} replicas", replicas);
+  }
+  return text + (config.lora.enabled ? "; adapters are whole, their gradients summed as replicas' are" : "");
+}
+
 }  // namespace
 
 std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
@@ -72,6 +89,7 @@ std::string to_text(const RunPlan& plan, const config::RunConfig& config) {
   line("devices", devices_line(plan) + fmt::format(", {} thread{} each", plan.threads, plan.threads == 1 ? "" : "s"));
   if (!plan.launcher.empty()) line("started by", plan.launcher);
   line("backend", std::string(config::name_of(plan.backend)));
+  if (config.parallel.shard != config::ShardKind::none) line("shards", shards_line(plan, config));
   line("model", fmt::format("{} parameters, {}, {}", base::human_count(static_cast<double>(plan.parameters)),
                             config::name_of(config.model.dtype), origin_of(config)));
   if (!plan.memory.parts.empty()) line("memory", plan::in_one_line(plan.memory));
@@ -92,6 +110,9 @@ std::string in_one_line(const layout::Traffic& traffic) {
   };
   const std::string between =
       traffic.exchanges == 0 ? "" : fmt::format(", {} sums between replicas", moved(traffic.exchanges, traffic.exchanged_bytes));
+  if (traffic.reductions == 0)  // frozen weights
+    return fmt::format("{} gathers, as each rank receives them, and sums of the adapters' gradients",
+                       moved(traffic.gathers, traffic.gathered_bytes));
   return fmt::format("{} gathers, {} reductions{}, as each rank receives them", moved(traffic.gathers, traffic.gathered_bytes),
                      moved(traffic.reductions, traffic.reduced_bytes), between);
 }

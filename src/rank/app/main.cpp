@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "rank/bench/worker.h"
 #include "rank/kernels/plugin.h"
+#include "rank/train/memory/full_memory.h"
 #include "rank/train/run.h"
 #include "rank/verbs/export.h"
 #include "rank/verbs/generate.h"
@@ -81,6 +82,15 @@ int fail(journal::PageWriter& page, base::ExitCode code, const std::string& text
   return static_cast<int>(code);
 }
 
+// Ranks of a machine share its memory.
+int fail_for_full_host(journal::PageWriter& page, std::string_view asked) {
+  return fail(
+      page, base::ExitCode::machine,
+      fmt::format(
+          "[memory] the machine's memory is full{}. Lower trainer.batch_size or the number of ranks, or cut what they hold: --shard full.",
+          asked));
+}
+
 int guarded(journal::PageWriter& page, const std::function<void()>& body) {
   try {
     body();
@@ -93,7 +103,7 @@ int guarded(journal::PageWriter& page, const std::function<void()>& body) {
   } catch (const base::Bug& error) {
     return fail(page, base::ExitCode::bug, error.what());
   } catch (const std::bad_alloc&) {
-    return fail(page, base::ExitCode::machine, "[memory] the machine's memory is full. Lower trainer.batch_size or the number of ranks.");
+    return fail_for_full_host(page, "");
   } catch (const c10::OutOfMemoryError& error) {
     return fail(
         page, base::ExitCode::machine,
@@ -108,6 +118,7 @@ int guarded(journal::PageWriter& page, const std::function<void()>& body) {
                 fmt::format("[comm] rank {} lost the others: {}. Look for a rank or a machine that ended first.", environment("RANK"),
                             text.substr(0, text.find('\n'))));
   } catch (const c10::Error& error) {
+    if (const auto asked = train::tells_of_full_host(error)) return fail_for_full_host(page, *asked);
     return fail(page, base::ExitCode::bug, fmt::format("[libtorch] {}", error.what()));
   } catch (const std::exception& error) {
     return fail(page, base::ExitCode::bug, fmt::format("[worker] {}", error.what()));

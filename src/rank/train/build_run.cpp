@@ -124,13 +124,17 @@ Start load(Run& run) {
   run.page->set_phase(journal::Phase::loading, 0);
   run.faults.at(journal::Phase::loading, 0, everyone);
   Start start;
-  if (!run.folder.root.empty()) start.checkpoint = find_checkpoint(everyone, run.config, run.folder);
+  if (!run.folder.root.empty()) {
+    const Found found = find_checkpoint(everyone, run.config, run.folder);
+    start.checkpoint = found.checkpoint;
+    for (const std::string& why : found.skipped) start.notes.push_back("warning: a checkpoint was passed over: " + why);
+  }
   // Frozen weights come from where they came from first; a checkpoint holds what is trained.
   if (!start.checkpoint || run.config.lora.enabled) {
     if (run.config.model.path.empty())
       initialize_weights(run.config, run.replica);
     else
-      start.notes = load_weights(run.config, run.replica);
+      for (std::string& note : load_weights(run.config, run.replica)) start.notes.push_back(std::move(note));
   }
   everyone.meet("loading weights");
   run.replica.store->updated();

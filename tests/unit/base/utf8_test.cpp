@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <span>
+
+#include "base/error.h"
+#include "base/file/safetensors.h"
+
 namespace lockstep::base {
 namespace {
 
@@ -36,6 +42,38 @@ TEST(Utf8, EveryByteThatIsNoneBecomesAMark) {
       {"\xf4\x90\x80\x80", mark + mark + mark + mark},
   };
   for (const auto& [text, valid] : cases) EXPECT_EQ(valid_utf8(text), valid);
+}
+
+TEST(Utf8, WhatIsQuotedSteersNoTerminal) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"plain, \xC3\xA9", "plain, \xC3\xA9"},
+      {"\x1b[2J", "\\x1b[2J"},
+      {"a\nb\x7f", "a\\x0ab\\x7f"},
+      {"\xc2\x9b"
+       "2J",
+       "\\xc2\\x9b2J"},
+      {"\xff{\xe2\x82", "\\xff{\\xe2\\x82"},
+      {std::string("\0", 1), "\\x00"},
+      {std::string(400, 'x'), std::string(300, 'x') + "..."},
+  };
+  for (const auto& [text, safe] : cases) EXPECT_EQ(quotable(text), safe);
+}
+
+TEST(Utf8, ADamagedSafetensorsHeaderIsQuotedAsText) {
+  for (const std::string& header :
+       {std::string("{\"\x1b]0;title\x07\xff\xfe"), std::string("{\"\x9b\x9b\x9b\x9b\":1}"), std::string("{\"a\\u001b[2J\":1}")}) {
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(header.size());
+    bytes += header;
+    std::string said;
+    try {
+      read_safetensors_header(std::as_bytes(std::span(bytes)), "x.safetensors");
+    } catch (const UserError& error) {
+      said = error.what();
+    }
+    EXPECT_NE(said.find("x.safetensors is damaged"), std::string::npos) << said;
+    EXPECT_TRUE(std::all_of(said.begin(), said.end(), [](char c) { return c >= ' ' && c < 0x7f; })) << said;
+  }
 }
 
 }  // namespace

@@ -116,6 +116,7 @@ TEST(Advice, AdaptersOfNoModelAreToldSo) {
   EXPECT_EQ(to_text(planned(config, 2, 24 * gib)).find(words), std::string::npos);
   config.lora.enabled = true;
   EXPECT_NE(to_text(planned(config, 2, 24 * gib)).find(words), std::string::npos);
+  EXPECT_NE(to_text(planned(config, 2, 24 * gib)).find("model.path=DIR"), std::string::npos) << "--model is the file there";
   config = eight_billion();
   config.lora.enabled = true;
   EXPECT_EQ(to_text(planned(config, 2, 24 * gib)).find(words), std::string::npos);
@@ -131,6 +132,10 @@ TEST(Advice, ARankThatRanOutHearsWhatFits) {
   EXPECT_NE(text.find("optimizer states 59.8 GiB"), std::string::npos) << text;
   EXPECT_NE(text.find("What fits: parallel.shard=full"), std::string::npos) << text;
   EXPECT_TRUE(job::tells_of_full_memory("rank 1 failed: [memory] the device's memory is full: CUDA out of memory"));
+  const std::string plenty = job::after_full_memory(setup, {.name = "GPU 2 (a card)", .bytes = 400 * gib});
+  EXPECT_NE(plenty.find("That should fit, and did not. What takes less: parallel.shard="), std::string::npos) << plenty;
+  EXPECT_TRUE(job::tells_of_full_memory("[memory] the machine's memory is full: not even one sample of 16 tokens fits on rank 1."));
+  EXPECT_TRUE(job::tells_of_full_memory("[memory] there is no room for 1.0 GiB of host memory, in which gradients"));
   setup.gpu_bytes = 48 * gib;
   EXPECT_NE(job::memory_note(setup).value_or("").find("likely to run out of memory"), std::string::npos);
   setup.gpu_bytes = 200 * gib;

@@ -104,6 +104,8 @@ TEST(Naming, ResumeCommand) {
             "lockstep train 'monitor.sample_prompt=It'\\''s a day' --name nano-1 --resume auto");
   EXPECT_EQ(resume_command("/my programs/lockstep", std::vector<std::string>{}, "x"),
             "'/my programs/lockstep' train --name x --resume auto");
+  EXPECT_EQ(resume_command("lockstep", std::vector<std::string>{"--resume=a b/step-000002", "--lr", "1"}, "x", "a b/step-000002"),
+            "lockstep train --lr 1 --name x --resume 'a b/step-000002'");
 }
 
 TEST(Plan, SaysBatchAndLearningRate) {
@@ -138,6 +140,33 @@ TEST(Plan, SaysBatchAndLearningRate) {
   EXPECT_EQ(json["global_batch_size"], 32);
   EXPECT_EQ(json["tokens_per_step"], 4096);
   EXPECT_EQ(json["learning_rate_factor"], 2);
+}
+
+TEST(Plan, SaysWhatIsCutBetweenRanks) {
+  config::RunConfig config;
+  config.model = config::with_defaults({});
+  RunPlan plan{.devices = {{"cpu", "CPU"}}, .world_size = 8, .batch = config::plan_batch(config, 8), .folder = "runs/x", .launcher = ""};
+  const auto said = [&](config::ShardKind kind, std::int64_t groups, bool adapters) {
+    config.parallel.shard = kind;
+    config.parallel.replicate = groups;
+    config.lora.enabled = adapters;
+    const std::string text = to_text(plan, config);
+    const std::size_t at = text.find("  shards         ");
+    return at == text.npos ? "" : text.substr(at + 17, text.find('\n', at) - at - 17);
+  };
+  using config::ShardKind;
+  EXPECT_EQ(said(ShardKind::none, 1, false), "");
+  EXPECT_EQ(said(ShardKind::optimizer, 1, false), "optimizer: states over 8 ranks");
+  EXPECT_EQ(said(ShardKind::gradients, 1, false), "gradients: gradients and states over 8 ranks");
+  EXPECT_EQ(said(ShardKind::full, 2, false), "full: weights, gradients and states over 4 ranks, in each of 2 replicas");
+  const auto json = [&] { return nlohmann::json::parse(to_json(plan, config))["shards"]; };
+  EXPECT_EQ(json(), nlohmann::json::parse(R"({"placement":"full","cut":["weights","gradients","states"],"ranks":4,"replicas":2})"));
+  EXPECT_EQ(said(ShardKind::full, 1, true),
+            "full: frozen weights over 8 ranks; adapters are whole, their gradients summed as replicas' are");
+  EXPECT_EQ(said(ShardKind::optimizer, 1, true), "optimizer: nothing is cut; adapters are whole, their gradients summed as replicas' are");
+  EXPECT_EQ(json(), nlohmann::json::parse(R"({"placement":"optimizer","cut":[],"ranks":1,"replicas":8})"));
+  EXPECT_EQ(show::in_one_line({.gathers = 3, .gathered_bytes = 1 << 20}),
+            "3 (1.0 MiB) gathers, as each rank receives them, and sums of the adapters' gradients");
 }
 
 TEST(Display, StepLine) {

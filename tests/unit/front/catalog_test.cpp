@@ -162,6 +162,15 @@ TEST(Catalog, WordsOfOnesOwnFindWhatSpeaksOfThem) {
   EXPECT_TRUE(codes("").empty());
 }
 
+TEST(Catalog, AFullGpuIsToldOfShardsAndThePlan) {
+  const std::string_view fix = known("LS-401").fix;
+  EXPECT_NE(fix.find("--shard full"), fix.npos);
+  EXPECT_NE(fix.find("`lockstep plan "), fix.npos);
+  const auto code = [](std::string_view text) { return recognize(std::string(text))->code; };
+  EXPECT_EQ(code("[memory] the machine's memory is full: not even one sample of 16 tokens fits on rank 1."), "LS-402");
+  EXPECT_EQ(code("[memory] the device's memory is full: not even one sample of 16 tokens fits on rank 1."), "LS-401");
+}
+
 TEST(Catalog, ACodeInALogCounts) {
   const auto hits = scan("  LS-605 Ended from outside: `lockstep explain LS-605` says more.\nnothing\nTOOLS-4011 is none\n");
   ASSERT_EQ(hits.size(), 1u);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include "front/plan/predict.h"
 #include "front/show/plan_text.h"
 #include "front/show/signals.h"
+#include "layout/recompute.h"
 #include "layout/tables.h"
 
 namespace lockstep::app {
@@ -125,12 +127,22 @@ config::Settings settings_of(const BenchWish& wish, const std::string& what, con
   return settings;
 }
 
+// Names here are those of a plan, with what the help calls them; no other link can be described.
+plan::Link link_of(const std::string& name) {
+  std::vector<std::string> names = {"nvlink8", "pcie4x16", "infinite"};
+  for (const plan::Link& link : plan::known_links()) names.push_back(link.name);
+  if (std::find(names.begin(), names.end(), name) != names.end()) return plan::link_named(name);
+  const auto near = base::nearest(name, names);
+  throw base::usage_error("bench", "--link {} is not one of {}.{}", name, base::join(names, ", "),
+                          near ? fmt::format(" Did you mean {}?", *near) : "");
+}
+
 // As the worker reads it (rank/bench/link.h).
 std::string link_model(const BenchWish& wish) {
   int blocks = 1;
   const auto numbers = [&](const std::string& name) {
     if (name == "infinite") return std::string("0 0");
-    const plan::Link link = plan::link_named(name);
+    const plan::Link link = link_of(name);
     blocks = std::max(blocks, link.blocks);
     return fmt::format("{:g} {:g}", link.bytes_per_second, link.latency_s);
   };
@@ -163,13 +175,16 @@ void print_line(const std::string& line) {
 }
 
 // What one rank of so many moves and holds, before anything runs.
-void print_plan(const BenchWish& wish, const config::RunConfig& config) {
+void print_plan(const BenchWish& wish, const config::RunConfig& config, const launch::Environment& environment) {
   const auto line = [](std::string_view name, const std::string& value) { print_line(fmt::format("  {:<14} {}", name, value)); };
   const int ranks = static_cast<int>(*wish.ranks);
   print_line(fmt::format("planned for each of {} ranks", ranks));
   const layout::Tables tables = layout::tables_of(config, config.trainer.gradient_accumulation, ranks);
   if (tables.traffic.gathers > 0) line("a step", show::in_one_line(tables.traffic));
-  line("memory", plan::in_one_line(plan::plan_memory(config, {.ranks = ranks, .on_gpu = wish.device != "cpu"}).memory));
+  layout::MemoryWish asked{.ranks = ranks, .on_gpu = has_gpu(wish, environment)};
+  if (asked.on_gpu) asked.device_bytes = launch::smallest_gpu_bytes(launch::look_at_machine(environment));
+  const plan::MemoryPlan plan = plan::plan_memory(config, asked);
+  line("memory", fmt::format("{}; activations: {}", plan::in_one_line(plan.memory), layout::describe(plan.memory.step.recompute)));
 }
 
 int run_workers(const BenchWish& wish, const std::string& what, config::Settings settings, std::vector<std::string> arguments,
@@ -225,11 +240,12 @@ int measure_baseline(BenchWish wish, const config::Settings& settings, std::vect
 }
 
 int measure(const BenchWish& wish, const std::string& what) {
-  const config::Settings settings = settings_of(wish, what, launch::process_environment());
+  const launch::Environment environment = launch::process_environment();
+  const config::Settings settings = settings_of(wish, what, environment);
   std::vector<std::string> arguments;
   if (!wish.link.empty()) {
     layout::mesh_of(settings.values, static_cast<int>(*wish.ranks));  // one process stands for one of so many: groups are of all of them
-    if (!wish.json) print_plan(wish, settings.values);
+    if (!wish.json) print_plan(wish, settings.values, environment);
     if (wish.baseline)
       if (const int code = measure_baseline(wish, settings, arguments); code != 0) return code;
   }
@@ -249,7 +265,7 @@ int run_bench_verb(std::span<const std::string> args) {
   if (what == "step" && wish.link.empty() != !wish.ranks)
     throw base::usage_error("bench", "--ranks and --link go together: one process stands for one rank of many, behind a modelled link.");
   if (!wish.link.empty()) link_model(wish);
-  if (wish.baseline && (wish.link.empty() || wish.link == "infinite"))
+  if (wish.baseline && (wish.link.empty() || wish.link.find("infinite") != wish.link.npos))
     throw base::usage_error("bench", "--baseline is what a link is set beside. Give one: --link nvlink8 --ranks 8.");
   return measure(wish, what);
 }

@@ -188,4 +188,11 @@ Machine look_at_machine(const Environment& environment) {
   return machine;
 }
 
+std::int64_t smallest_gpu_bytes(const Machine& machine) {
+  std::uint64_t least = 0;
+  for (const VisibleGpu& visible : machine.visible)
+    least = least == 0 ? visible.gpu.memory_bytes : std::min(least, visible.gpu.memory_bytes);
+  return static_cast<std::int64_t>(least);
+}
+
 }  // namespace lockstep::launch

@@ -38,6 +38,8 @@ struct Machine {
 std::vector<Gpu> installed_gpus(std::string& problem);
 int usable_cores();
 Machine look_at_machine(const Environment& environment);
+// What the visible GPU with the least has, in all: every rank must fit. 0: there is none.
+std::int64_t smallest_gpu_bytes(const Machine& machine);
 
 // CUDA_VISIBLE_DEVICES as CUDA reads it: ids or UUID prefixes, up to the first that names no GPU; not set means all.
 std::vector<VisibleGpu> visible_gpus(std::span<const Gpu> installed, const std::optional<std::string>& variable);

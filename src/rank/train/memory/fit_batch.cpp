@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "layout/recompute.h"
 #include "rank/train/memory/device_memory.h"
+#include "rank/train/memory/full_memory.h"
 #include "rank/train/memory/gradients.h"
 
 namespace lockstep::train {
@@ -21,6 +22,9 @@ bool fits(Run& run, std::int64_t samples) {
     run.task->forward(*run.model, /*flight=*/0, run.task->make_up(samples, run.world->device(), /*trains=*/false), {});
     run.model->backward(run.optimizer->scale()).item<float>();
   } catch (const c10::OutOfMemoryError&) {
+    return false;
+  } catch (const c10::Error& error) {
+    if (!tells_of_full_host(error)) throw;
     return false;
   } catch (const std::bad_alloc&) {
     return false;
@@ -66,10 +70,11 @@ std::string fit_batch_size(const comm::Group& group, Run& run) {
       continue;
     }
     if (run.batch.batch_size == 1) {
+      if (here) group.meet("a micro-batch that another rank has no room for");  // that rank ends the run, and is the one to be named
       throw base::machine_error("memory",
-                                "not even one sample of {} tokens fits into memory. Lower data.seq_len, or use --recompute blocks, "
-                                "--offload-checkpoints, --lora or --load-in-4bit.",
-                                run.task->training()->sample_size());
+                                "the {} memory is full: not even one sample of {} tokens fits on rank {}. Lower data.seq_len, or use "
+                                "--recompute blocks, --offload-checkpoints, --shard full, --lora or --load-in-4bit.",
+                                run.world->device().is_cpu() ? "machine's" : "device's", run.task->training()->sample_size(), group.rank());
     }
     std::int64_t smaller = run.batch.batch_size / 2;
     while (run.batch.batch_size % smaller != 0) --smaller;

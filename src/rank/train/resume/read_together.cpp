@@ -36,26 +36,25 @@ void verify_together(const comm::Group& group, const std::filesystem::path& chec
 
 // What rank 0 can open others must be able to: one that cannot ends the run, because going on without a checkpoint that is there would
 // throw it away.
-std::optional<std::filesystem::path> newest_whole_together(const comm::Group& group, const std::filesystem::path& folder) {
+Found newest_whole_together(const comm::Group& group, const std::filesystem::path& folder) {
   const auto told = [&](const std::string& name) { return text_from_first(group, name, "checkpoint to look through"); };
   group.meet("looking for a checkpoint");
   std::string chosen;
+  Found result;
   if (group.rank() == 0) {
-    std::vector<std::string> skipped;
-    const auto found = checkpoint::newest_whole(folder, &skipped, [&](const std::filesystem::path& one) {
+    const auto found = checkpoint::newest_whole(folder, &result.skipped, [&](const std::filesystem::path& one) {
       const checkpoint::Reader reader(one);
       told(one.filename().string());
       return damage_found(group, reader);
     });
     told({});
-    for (const std::string& line : skipped) base::log_warning("resume: {}", line);
     if (found) chosen = found->filename().string();
   } else {
     for (std::string name = told({}); !name.empty(); name = told({})) damage_found(group, checkpoint::Reader(folder / name));
   }
   chosen = text_from_first(group, chosen, "checkpoint to resume from");
-  if (chosen.empty()) return std::nullopt;
-  return folder / chosen;
+  if (!chosen.empty()) result.checkpoint = folder / chosen;
+  return result;
 }
 
 TensorReading::TensorReading(const checkpoint::Reader& reader, const comm::Group* replicas)

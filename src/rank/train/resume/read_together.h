@@ -15,8 +15,13 @@ namespace lockstep::train {
 
 // Collective. Every rank reads some of the files; throws, on the rank that found it, where one is damaged.
 void verify_together(const comm::Group& group, const std::filesystem::path& checkpoint);
-// Collective. The newest whole checkpoint in `folder`, the same on every rank; rank 0 tells its log which were skipped and why.
-std::optional<std::filesystem::path> newest_whole_together(const comm::Group& group, const std::filesystem::path& folder);
+// A checkpoint that may be resumed from, and what a person should know of those that were passed over.
+struct Found {
+  std::optional<std::filesystem::path> checkpoint;
+  std::vector<std::string> skipped = {};  // which, and why; on rank 0
+};
+// Collective. The newest whole checkpoint in `folder`, the same on every rank.
+Found newest_whole_together(const comm::Group& group, const std::filesystem::path& folder);
 
 // Reads tensors, as much of each as this rank holds. replicas: ranks that hold the same of every tensor; each is read by one of them, and
 // the others get it from there. Collective over them; null: nobody does.

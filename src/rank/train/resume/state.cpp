@@ -100,12 +100,11 @@ checkpoint::Contents contents_of(const Run& run) {
   return contents;
 }
 
-std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config,
-                                                     const journal::RunFolder& folder) {
+Found find_checkpoint(const comm::Group& group, const config::RunConfig& config, const journal::RunFolder& folder) {
   const std::string& asked = config.checkpoint.resume;
   std::filesystem::path where = checkpoints_folder(config, folder);
   if (group.rank() == 0) journal::finish_abandoning(base::real_files(), where, folder.metrics());
-  if (asked.empty()) return std::nullopt;
+  if (asked.empty()) return {};
   bool newest = true;
   if (asked != "auto") {
     where = asked;
@@ -115,16 +114,18 @@ std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, c
   if (!newest) {
     where = std::filesystem::canonical(where);  // `best`, or a slash at its end: the run's own checkpoint by another name
     verify_together(group, where);
-    return where;
+    return {where};
   }
-  if (auto found = newest_whole_together(group, where)) return found;
+  Found found = newest_whole_together(group, where);
+  for (const std::string& line : found.skipped) base::log_warning("resume: {}", line);
+  if (found.checkpoint) return found;
   if (asked != "auto") {
     if (!where.has_filename()) where = where.parent_path();  // a slash at its end
     const auto aside = journal::find_abandoned(where.parent_path(), where.filename().string());
     throw base::checkpoint_error("resume", "there is no whole checkpoint in {}. Give a run folder or a step-NNNNNN folder to --resume{}.",
                                  where.string(), aside ? fmt::format("; this one was set aside as {}", aside->string()) : "");
   }
-  return std::nullopt;
+  return found;
 }
 
 namespace {

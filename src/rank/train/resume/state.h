@@ -13,8 +13,7 @@ checkpoint::Contents contents_of(const Run& run);
 
 // Which checkpoint checkpoint.resume means: rank 0 looks, and all look through what it finds, each at some of the files. Collective.
 // Rank 0 first finishes setting aside what an earlier start has turned away from.
-std::optional<std::filesystem::path> find_checkpoint(const comm::Group& group, const config::RunConfig& config,
-                                                     const journal::RunFolder& folder);
+Found find_checkpoint(const comm::Group& group, const config::RunConfig& config, const journal::RunFolder& folder);
 
 // What of a checkpoint's run may be another here.
 struct Restored {
