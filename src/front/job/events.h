@@ -85,7 +85,7 @@ struct Ended {
   launch::Outcome outcome;
   int exit_code = 0;
   std::filesystem::path folder;
-  std::string resume;  // the command that goes on with the run
+  std::string resume;           // the command that goes on with the run
   bool has_checkpoint = false;  // to go on from
   double seconds = 0;
   std::int64_t last_step = 0;
