@@ -1,5 +1,4 @@
 """Starts the real `lockstep` on workers, real or fake, and looks at what is left when it ends."""
-import json
 import os
 import pathlib
 import signal
@@ -7,6 +6,8 @@ import subprocess
 import time
 
 import pytest
+
+from support.lockstep import lines_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("LOCKSTEP_BUILD", ROOT / "build")) / "bin"
@@ -62,10 +63,7 @@ class Job:
         return self.process.returncode
 
     def metrics(self):
-        path = self.folder / "metrics.jsonl"
-        if not path.exists():
-            return []
-        return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+        return lines_of(self.folder / "metrics.jsonl")
 
     def steps(self):
         return [line["step"] for line in self.metrics() if "loss" in line]
