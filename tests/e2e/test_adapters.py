@@ -1,4 +1,5 @@
 """Training adapters: any spread over ranks, recompute, 4 and 8 bits, dropout, resume, and batches that shrink until they fit."""
+import re
 import resource
 import shutil
 import subprocess
@@ -129,6 +130,15 @@ def test_one_sample_that_does_not_fit_is_said(tmp_path):
     assert failed.code == 3 and "[memory] the machine's memory is full: not even one sample of 16 tokens fits on rank 1" in failed.text
     assert "rank 1 of 2 died first" in failed.err and "--shard full" in failed.err, "the rank that ran out"
     assert "Planned: " in failed.err and "Each of 2 ranks of this host has " in failed.err and "LS-402" in failed.err and "GPU" not in failed.err, failed.err
+
+
+def test_a_full_device_says_what_was_held(tmp_path):
+    config = write_config(tmp_path, trainer={"max_steps": 5}, parallel={"shard": "full"})
+    failed = train(tmp_path, "run", config, "--ranks", "2", env={"LOCKSTEP_TEST_FAULT": "rank=1 step=3 phase=backward action=full_memory"}, check=False)
+    assert failed.code == 3 and "rank 1 of 2 died first, in step 3" in failed.err, failed.err
+    held = re.search(r"Rank 1 held weights ([^,]+), gradients ([^,]+), optimizer states ([^,]+), slots ([^,]+), activations ", failed.err)
+    planned = re.search(r"Planned: .* per rank: weights ([^,]+), gradients ([^,]+), optimizer states", failed.err)
+    assert held and planned and held.groups()[:2] == planned.groups(), failed.err
 
 
 def test_a_full_machine_is_no_bug(tmp_path):

@@ -53,8 +53,6 @@ Finding no_driver(const Context& context) {
   return not_here("no NVIDIA GPU: ranks train on the CPU, which is for small models and for trying things out");
 }
 
-std::string command_of(pid_t pid) { return first_word(fmt::format("/proc/{}/comm", pid)); }
-
 // Whether a run could use it, or a slice of it: slices of MIG (index -1) do not tell whose they are.
 bool is_visible(const Context& context, const GpuFacts& facts) {
   return std::any_of(context.machine.visible.begin(), context.machine.visible.end(),
@@ -72,11 +70,7 @@ void judge_use(const GpuFacts& facts, const std::vector<launch::GpuProcess>& pro
     findings.push_back(
         failed("LS-206", fmt::format("{} may be used by nobody (compute mode prohibited)", name), "nvidia-smi -c 0 allows it again"));
   std::vector<std::string> others;
-  for (const launch::GpuProcess& process : processes) {
-    const std::string command = command_of(process.pid);
-    others.push_back(fmt::format("pid {}{}{}", process.pid, command.empty() ? "" : " " + command,
-                                 process.memory_bytes ? ", " + base::human_bytes(*process.memory_bytes) : ""));
-  }
+  for (const launch::GpuProcess& process : processes) others.push_back(describe(process));
   // A display's, and what the driver keeps for itself, which grows with the card.
   const std::uint64_t nobodys = std::max(std::uint64_t{1} << 30, facts.memory_bytes.value_or(0) / 50);
   if (!others.empty())

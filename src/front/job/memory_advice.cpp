@@ -8,6 +8,7 @@
 
 #include "base/system/host_memory.h"
 #include "base/text.h"
+#include "front/launch/devices/nvml.h"
 #include "front/plan/advice.h"
 
 namespace lockstep::job {
@@ -55,7 +56,8 @@ std::string after_full_memory(const Setup& setup, const DeviceRoom& room) {
   if (room.bytes == 0) return "";
   plan::MemoryPlan plan = plan_for(setup, room.bytes - room.taken);
   std::string text = fmt::format("  Planned: {}. {} has {}", plan::in_one_line(plan.memory), room.name, human(room.bytes));
-  text += room.taken * 20 > room.bytes ? fmt::format(", of which others hold {} now.\n", human(room.taken)) : ".\n";
+  if (room.taken * 20 > room.bytes) text += fmt::format(", of which others hold {} now", human(room.taken));
+  text += (room.holders.empty() ? "" : ": " + base::join(room.holders, "; ")) + ".\n";
   const bool fits = plan::verdict_of(plan.memory, room.bytes - room.taken) != plan::Verdict::too_large;
   // Somebody else had the room, or the plan is wrong: what needs clearly less is worth a try.
   if (fits) plan = plan_for(setup, plan.memory.total() / 4 * 3);
@@ -79,12 +81,18 @@ DeviceRoom least_room(const Setup& setup, const launch::Environment& environment
             .bytes = std::max<std::int64_t>(address_space - program_bytes, 1)};
   }
   DeviceRoom least;
+  int index = -1;  // as the driver counts
   const launch::Machine machine = launch::look_at_machine(environment);
   for (std::size_t i = 0; i < machine.visible.size(); ++i) {
     const launch::Gpu& gpu = machine.visible[i].gpu;
     const auto has = static_cast<std::int64_t>(gpu.memory_bytes), free = static_cast<std::int64_t>(gpu.free_bytes);
-    if (least.bytes == 0 || free < least.bytes - least.taken) least = {fmt::format("GPU {} ({})", i, gpu.name), has, has - free};
+    if (least.bytes != 0 && free >= least.bytes - least.taken) continue;
+    least = {fmt::format("GPU {} ({})", i, gpu.name), has, has - free};
+    index = gpu.index;
   }
+  const launch::Nvml driver;
+  if (driver.started() && index >= 0 && index < driver.count())
+    for (const launch::GpuProcess& process : driver.processes(index)) least.holders.push_back(describe(process));
   return least;
 }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "front/job/setup.h"
 
@@ -13,6 +14,7 @@ struct DeviceRoom {
   std::string name;  // "GPU 1 (NVIDIA H200)", "Each of 2 ranks of this host"
   std::int64_t bytes = 0;
   std::int64_t taken = 0;
+  std::vector<std::string> holders = {};  // who they are, where the driver tells: "pid 4711 python, 2.0 GiB"
 };
 
 // For the header: nothing where it fits, or where nobody knows what there is.

@@ -82,15 +82,6 @@ int fail(journal::PageWriter& page, base::ExitCode code, const std::string& text
   return static_cast<int>(code);
 }
 
-// Ranks of a machine share its memory.
-int fail_for_full_host(journal::PageWriter& page, std::string_view asked) {
-  return fail(
-      page, base::ExitCode::machine,
-      fmt::format(
-          "[memory] the machine's memory is full{}. Lower trainer.batch_size or the number of ranks, or cut what they hold: --shard full.",
-          asked));
-}
-
 int guarded(journal::PageWriter& page, const std::function<void()>& body) {
   try {
     body();
@@ -103,14 +94,8 @@ int guarded(journal::PageWriter& page, const std::function<void()>& body) {
   } catch (const base::Bug& error) {
     return fail(page, base::ExitCode::bug, error.what());
   } catch (const std::bad_alloc&) {
-    return fail_for_full_host(page, "");
-  } catch (const c10::OutOfMemoryError& error) {
-    return fail(
-        page, base::ExitCode::machine,
-        fmt::format(
-            "[memory] the device's memory is full: {}. Lower trainer.batch_size (raise gradient_accumulation to keep the global batch) or "
-            "data.seq_len.",
-            error.what_without_backtrace()));
+    const base::UserError full = train::full_host("");
+    return fail(page, full.code(), full.what());
   } catch (const c10::DistError& error) {
     // A store or a connection that other ranks share: whatever happened, it is not this rank's bug.
     const std::string text = error.what_without_backtrace();
@@ -118,7 +103,7 @@ int guarded(journal::PageWriter& page, const std::function<void()>& body) {
                 fmt::format("[comm] rank {} lost the others: {}. Look for a rank or a machine that ended first.", environment("RANK"),
                             text.substr(0, text.find('\n'))));
   } catch (const c10::Error& error) {
-    if (const auto asked = train::tells_of_full_host(error)) return fail_for_full_host(page, *asked);
+    if (const auto full = train::full_memory(error)) return fail(page, full->code(), full->what());
     return fail(page, base::ExitCode::bug, fmt::format("[libtorch] {}", error.what()));
   } catch (const std::exception& error) {
     return fail(page, base::ExitCode::bug, fmt::format("[worker] {}", error.what()));

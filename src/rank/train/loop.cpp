@@ -8,6 +8,7 @@
 #include "layout/memory/step_memory.h"
 #include "rank/train/evaluate.h"
 #include "rank/train/export.h"
+#include "rank/train/memory/full_memory.h"
 #include "rank/train/step/moment.h"
 #include "rank/train/watch/profile.h"
 #include "rank/train/watch/step_window.h"
@@ -362,6 +363,13 @@ class Loop {
 
 }  // namespace
 
-void train(Run& run) { Loop(run).go(); }
+void train(Run& run) {
+  try {
+    Loop(run).go();
+  } catch (const c10::Error& error) {
+    if (const auto full = full_memory(error, &run)) throw *full;
+    throw;
+  }
+}
 
 }  // namespace lockstep::train

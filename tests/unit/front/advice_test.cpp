@@ -129,6 +129,9 @@ TEST(Advice, ARankThatRanOutHearsWhatFits) {
   setup.job.world_size = 4;
   const std::string text = job::after_full_memory(setup, {.name = "GPU 2 (a card)", .bytes = 48 * gib, .taken = 8 * gib});
   EXPECT_NE(text.find("GPU 2 (a card) has 48.0 GiB, of which others hold 8.0 GiB now"), std::string::npos) << text;
+  const std::string named = job::after_full_memory(
+      setup, {.name = "GPU 2 (a card)", .bytes = 48 * gib, .taken = 8 * gib, .holders = {"pid 4711 python, 6.0 GiB", "pid 12"}});
+  EXPECT_NE(named.find("others hold 8.0 GiB now: pid 4711 python, 6.0 GiB; pid 12.\n"), std::string::npos) << named;
   EXPECT_NE(text.find("optimizer states 59.8 GiB"), std::string::npos) << text;
   EXPECT_NE(text.find("What fits: parallel.shard=full"), std::string::npos) << text;
   EXPECT_TRUE(job::tells_of_full_memory("rank 1 failed: [memory] the device's memory is full: CUDA out of memory"));

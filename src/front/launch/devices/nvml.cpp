@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "front/launch/devices/nvml_library.h"
 
 namespace lockstep::launch {
@@ -195,6 +197,14 @@ GpuReading Nvml::read(int gpu, Cost cost) const {
     if (fields[1].status == 0) reading.nvlink_received_bytes = fields[1].value.large * 1024;
   }
   return reading;
+}
+
+std::string describe(const GpuProcess& process) {
+  std::ifstream stream(fmt::format("/proc/{}/comm", process.pid));
+  std::string command;
+  stream >> command;
+  return fmt::format("pid {}{}{}", process.pid, command.empty() ? "" : " " + command,
+                     process.memory_bytes ? ", " + base::human_bytes(*process.memory_bytes) : "");
 }
 
 std::vector<GpuProcess> Nvml::processes(int gpu) const {

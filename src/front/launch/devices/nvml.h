@@ -60,6 +60,8 @@ struct GpuProcess {
   std::optional<std::uint64_t> memory_bytes = {};
 };
 
+std::string describe(const GpuProcess& process);  // "pid 4711 python, 2.0 GiB"
+
 // What two GPUs of a machine are to each other.
 struct GpuPair {
   std::optional<bool> reads = {}, writes = {};  // each may reach the other's memory directly

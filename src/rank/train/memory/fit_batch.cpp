@@ -21,10 +21,8 @@ bool fits(Run& run, std::int64_t samples) {
   try {
     run.task->forward(*run.model, /*flight=*/0, run.task->make_up(samples, run.world->device(), /*trains=*/false), {});
     run.model->backward(run.optimizer->scale()).item<float>();
-  } catch (const c10::OutOfMemoryError&) {
-    return false;
   } catch (const c10::Error& error) {
-    if (!tells_of_full_host(error)) throw;
+    if (!full_memory(error)) throw;
     return false;
   } catch (const std::bad_alloc&) {
     return false;

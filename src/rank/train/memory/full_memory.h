@@ -1,14 +1,20 @@
-// What a CPU without memory throws: PyTorch's allocator there knows no type of its own for it.
+// Memory that ran out, the device's or the host's: told with what this rank held.
 #pragma once
 
 #include <c10/util/Exception.h>
 
 #include <optional>
-#include <string>
+#include <string_view>
+
+#include "base/error.h"
 
 namespace lockstep::train {
 
-// Where the error says that the host's memory is full: what was asked for, " (4.0 MiB more were asked for)", or "".
-std::optional<std::string> tells_of_full_host(const c10::Error& error);
+struct Run;
+
+// Nothing: the error is another one. run: what was training, where something was.
+std::optional<base::UserError> full_memory(const c10::Error& error, const Run* run = nullptr);
+// Ranks of a machine share its memory. asked: how much more, or "".
+base::UserError full_host(std::string_view asked);
 
 }  // namespace lockstep::train

@@ -115,6 +115,7 @@ void Faults::at(journal::Phase phase, std::int64_t step, const comm::Group& grou
   if (order_->action == "segv") ::raise(SIGSEGV);
   if (order_->action == "exit") std::_Exit(7);
   if (order_->action == "stop") ::raise(SIGSTOP);
+  if (order_->action == "full_memory") throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "a test leaves none");
   if (order_->action == "throw") throw std::runtime_error("a test asked this rank to fail");
   if (order_->action == "stall") std::this_thread::sleep_for(std::chrono::duration<double>(order_->seconds));
   if (order_->action == "deep_sleep") sleep_deeply(order_->seconds);
