@@ -16,10 +16,15 @@ def words_before(*more: str) -> list[str]:
 
 
 def show_checkout() -> list[str]:
-    """Shell commands that put the outermost folder around the checkout which others may not enter out of its way. For mounts of one's own."""
-    hidden = [folder for folder in pathlib.Path(ROOT).parents if not folder.stat().st_mode & 0o001]
+    """Shell commands that put the outermost folder which others may not enter, the checkout itself or one around it, out of its way: what lies
+    in the checkout is mounted into an open one. For mounts of one's own."""
+    root = pathlib.Path(ROOT)
+    hidden = [folder for folder in (root, *root.parents) if not folder.stat().st_mode & 0o001]
     if not hidden:
         return []
-    checkout, around = shlex.quote(str(ROOT)), shlex.quote(str(hidden[-1]))
-    # Held by a descriptor meanwhile: the way to it is covered.
-    return [f"exec 9<{checkout}", f"mount -t tmpfs -o mode=755 none {around}", f"mkdir -p {checkout}", f"mount -c --bind /proc/self/fd/9 {checkout}", "exec 9<&-"]
+    checkout, around = shlex.quote(str(root)), shlex.quote(str(hidden[-1]))
+    commands = [f"exec 9<{checkout}", f"mount -t tmpfs -o mode=755 none {around}", f"mkdir -p {checkout}"]
+    for entry in root.iterdir():  # held by a descriptor meanwhile: the way to them is covered
+        name = shlex.quote(entry.name)
+        commands += [f"{'mkdir' if entry.is_dir() else 'touch'} {checkout}/{name}", f"mount -c --bind /proc/self/fd/9/{name} {checkout}/{name}"]
+    return [*commands, "exec 9<&-"]
