@@ -3,13 +3,8 @@ import json
 
 import pytest
 
-from e2e.test_bench import call, lines_of
+from e2e.test_bench import call, lines_of, step  # noqa: F401
 from support.lockstep import train, write_config
-
-
-@pytest.fixture(scope="module")
-def step():
-    return lines_of("bench", "step", "--model", "nano", "--seq", 16, "--batch", 2, "--accumulation", 2, "--steps", 5, "--warm-up", 1, "--device", "cpu", "--json")[0]
 
 
 def test_plan_from_a_benchmark_and_from_a_run(step, tmp_path):

@@ -7,10 +7,15 @@
 #include "layout/unit.h"
 
 namespace lockstep::layout {
+namespace {
 
+// A trained matrix's whole gradient is read and written again by every chunk: few of them, but memory is left to the rest. Never what
+// happens to be free: the cuts decide the order of sums.
 std::int64_t trained_logits_bytes(std::int64_t device_bytes) {
   return std::clamp(device_bytes / 32, std::int64_t{128} << 20, most_logits_bytes);
 }
+
+}  // namespace
 
 std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocab, std::int64_t element_size, std::int64_t chunk_bytes,
                                std::int64_t most_chunks) {

@@ -16,9 +16,6 @@ std::int64_t logits_chunk_rows(std::int64_t rows, std::int64_t vocab, std::int64
 inline constexpr std::int64_t most_logits_bytes = std::int64_t{2} << 30;    // of a chunk
 inline constexpr std::int64_t cpu_logits_bytes = std::int64_t{1} << 20;     // a CPU wants the chunk in its cache
 inline constexpr std::int64_t lean_logits_bytes = std::int64_t{256} << 20;  // less than attention's backward takes later
-// A trained matrix's whole gradient is read and written again by every chunk: few of them, but memory is left to the rest. Never what
-// happens to be free: the cuts decide the order of sums.
-std::int64_t trained_logits_bytes(std::int64_t device_bytes);
 
 // What a chunk may take: where some block keeps all its activations, and where none does.
 struct LogitsRoom {

@@ -133,11 +133,9 @@ void import_zero_at(Importer& to, const std::string& place, const YAML::Node& ze
   to.ignore("off: DeepSpeed's default is stage 0");
 }
 
-void zero_of_section(Importer& to, const YAML::Node& value) { import_zero_at(to, to.key(), value); }
-
 // Of a DeepSpeed file that another names, only what it cuts is read: that program refuses values that are not its own.
 std::vector<ImportRow> zero_alone() {
-  std::vector<ImportRow> rows = {converted("zero_optimization", "parallel.shard", zero_of_section)};
+  std::vector<ImportRow> rows = {converted("zero_optimization", "parallel.shard", import_zero)};
   for (const ImportRow& row : deepspeed().rows) rows.push_back(ignored(row.theirs, "only zero_optimization is read here"));
   return rows;
 }
